@@ -1,0 +1,1 @@
+"""pertdbg: a time-travel debugger for adversarial perturbations in PyTorch."""
