@@ -45,7 +45,7 @@ class TensorFacts:
     grad_fn: str | None
     """Name of the autograd node that made the tensor; None for a leaf."""
     has_grad: bool | None
-    """Whether `.grad` holds a tensor; None where reading it would warn (non-leaf that retains none)."""
+    """Whether `.grad` holds a tensor; None where reading it would warn (a non-leaf)."""
     has_tangent: bool | None
     """Whether the tensor carries a forward-mode tangent at the current dual level."""
     version: int | None
@@ -106,9 +106,9 @@ class GradientFacts:
     inf: int | None = None
     zero_fraction: float | None = None
     guard_fraction: float | None = None
-    """Share of the non-zero rows (last dimension) whose largest |gradient| lies below `GUARD`."""
+    """Share of the non-zero rows (last dimension) with their largest |gradient| below `GUARD`."""
     backwards: int | None = None
-    """Backward passes (`backward`, `autograd.grad`) started since the previous update of this layer."""
+    """Backward passes (`backward`, `autograd.grad`) started since the layer's previous update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,8 @@ def from_json(data: dict[str, Any]) -> CallRecord:
 
 def _plain(value: Any, name: str = "") -> Any:
     if dataclasses.is_dataclass(value):
-        return {f: _plain(getattr(value, f), f) for f in _field_names(type(value))}
+        cls: Any = type(value)
+        return {name: _plain(getattr(value, name), name) for name in _field_names(cls)}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -315,12 +316,12 @@ def _plain(value: Any, name: str = "") -> Any:
 
 
 @functools.cache
-def _field_names(cls: type) -> tuple[str, ...]:
+def _field_names(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -328,7 +329,7 @@ T = TypeVar("T")
 
 
 def _build(cls: type[T], data: dict[str, Any]) -> T:
-    hints = _hints(cls)
+    hints = _hints(typing.cast("Any", cls))
     return cls(**{key: _typed(hints[key], value, key) for key, value in data.items()})
 
 
