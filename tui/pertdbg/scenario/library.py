@@ -1,0 +1,46 @@
+"""The scenarios that ship."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pertdbg
+from pertdbg.errors import PertdbgError
+from pertdbg.scenario.load import load
+
+DEFAULT = "sift"
+"""The scenario that runs where none is named."""
+
+
+def folder() -> Path:
+    """Find the folder of the scenarios: in the package, or beside its source in a checkout."""
+    package = Path(pertdbg.__file__).resolve().parent
+    installed = package / "scenarios"
+    return installed if installed.is_dir() else package.parents[1] / "scenarios"
+
+
+def names() -> list[str]:
+    """List the names, the default first."""
+    found = sorted(path.stem for path in folder().glob("*.toml"))
+    return sorted(found, key=lambda name: name != DEFAULT)
+
+
+def find(name: str) -> Path:
+    """Find the file of a scenario that ships.
+
+    Raises:
+        PertdbgError: There is none of that name.
+    """
+    if name in names():
+        return folder() / f"{name}.toml"
+    close = difflib.get_close_matches(name, names(), n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    raise PertdbgError(
+        f"{name}: no scenario of that name ships{meant or ';'} there are {', '.join(names())}"
+    )
+
+
+def listing() -> list[tuple[str, str]]:
+    """List names and titles, the default first."""
+    return [(name, load(find(name)).title) for name in names()]
