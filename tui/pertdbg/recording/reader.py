@@ -1,0 +1,256 @@
+"""Reads a recording, finished or not: the records, and what was kept beside them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, overload
+
+from pertdbg.record import CallRecord
+from pertdbg.recording import schema
+from pertdbg.recording.facts import Facts
+from pertdbg.recording.interned import ReaderInterns
+from pertdbg.recording.marks import MarkFinder
+from pertdbg.recording.meta import Meta, meta_of
+from pertdbg.recording.parts import HeatMap, LayerSource, Mark
+from pertdbg.recording.safeopen import DamagedRecording, Source
+from pertdbg.recording.unpack import unpack
+
+OUTPUT_SHOWN = 256 << 10
+"""Most bytes of output that `Recording.output` gives unless it is asked for more."""
+
+_BATCH = 256
+_LEAST_ROW = 64
+"""Fewer bytes than any record takes."""
+
+_CALL = schema.Seal(schema.CALLS)
+_PICTURE = schema.Seal(schema.PICTURES)
+_OUTPUT = schema.Seal(schema.OUTPUT)
+
+
+class DamagedRecord(DamagedRecording):
+    """A record that does not hold what was written, or is missing."""
+
+    def __init__(self, ident: int, path: Path, reason: str) -> None:
+        super().__init__(f"record {ident} of {path} is damaged: {reason}")
+        self.id = ident
+
+
+class Recording(Sequence[CallRecord]):
+    """A recording as a sequence of records: ``recording[0]`` has id 1, ``record(1)`` is the same.
+
+    A recording that is being written grows when `refresh` is called.
+    """
+
+    path: Path
+    meta: Meta
+    head: int
+    """Id of the last record; 0 where there is none."""
+
+    def __init__(self, source: Source) -> None:
+        self.path = source.path
+        self._source = source
+        self._interned = ReaderInterns(source)
+        self.facts = Facts(source)
+        self._marks = MarkFinder(source, self.facts)
+        self._version = self._data_version()
+        self._load()
+
+    @classmethod
+    def open(cls, path: Path) -> Recording:
+        """Open a recording for reading; nothing is written, and neither torch nor numpy is needed.
+
+        Raises:
+            PertdbgError: There is no such file, it is not a recording, a newer pertdbg made it,
+                or it is damaged.
+        """
+        source = Source(path)
+        try:
+            return cls(source)
+        except BaseException:
+            source.close()
+            raise
+
+    def refresh(self) -> bool:
+        """Look for what was written since; say whether there is something new."""
+        version = self._data_version()
+        if version == self._version:
+            return False
+        self._version = version
+        self._load()
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.head
+
+    @overload
+    def __getitem__(self, index: int) -> CallRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[CallRecord]: ...
+    def __getitem__(self, index: int | slice) -> CallRecord | list[CallRecord]:
+        if isinstance(index, slice):
+            return [self.record(k + 1) for k in range(self.head)[index]]
+        return self.record(range(self.head)[index] + 1)
+
+    def __iter__(self) -> Iterator[CallRecord]:
+        for record in self.scan():
+            if isinstance(record, DamagedRecord):
+                raise record
+            yield record
+
+    def record(self, ident: int) -> CallRecord:
+        """Give the record with an id.
+
+        Raises:
+            IndexError: There is none with this id.
+            DamagedRecord: It is missing or does not hold what was written.
+        """
+        if not 1 <= ident <= self.head:
+            raise IndexError(f"record {ident} of {self.head}")
+        found = next(self.scan(ident, ident))
+        if isinstance(found, DamagedRecord):
+            raise found
+        return found
+
+    def scan(self, lo: int = 1, hi: int | None = None) -> Iterator[CallRecord | DamagedRecord]:
+        """Give the records lo to hi, both included, and an error in the place of a damaged one."""
+        last = self.head if hi is None else min(hi, self.head)
+        for first in range(max(lo, 1), last + 1, _BATCH):
+            yield from self._batch(first, min(first + _BATCH - 1, last))
+
+    def find(self, *, call: int | None = None, layer: str | None = None) -> list[int]:
+        """Give the ids of the records of a call number, a layer, or both."""
+        wanted: dict[str, Any] = {} if call is None else {"call": call}
+        if layer is not None:
+            wanted["layer"] = next((k for k, v in self._layers().items() if v.name == layer), -1)
+        where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
+        rows = self._source.query(
+            f"SELECT id FROM call WHERE {where} ORDER BY id",  # noqa: S608 - names from here
+            list(wanted.values()),
+        )
+        return [ident for (ident,) in rows]
+
+    @property
+    def layers(self) -> tuple[LayerSource, ...]:
+        """The layers that were observed, in the order in which they were first seen."""
+        return tuple(self._layers().values())
+
+    def picture(self, ident: int) -> HeatMap | None:
+        """Give the map of |delta| at a call, where one was kept.
+
+        Raises:
+            DamagedRecord: It does not hold what was written.
+        """
+        rows = self._source.query(f"{schema.PICTURES.select} WHERE id = ?", (ident,))
+        if not rows:
+            return None
+        _, height, width, whole_rows, whole_cols, data, _ = rows[0]
+        if not _PICTURE.holds(rows[0]) or len(data) != 4 * height * width:
+            raise DamagedRecord(ident, self.path, "its map does not hold what was written")
+        return HeatMap(height, width, data, whole_rows, whole_cols)
+
+    def output(
+        self,
+        stream: Literal["stdout", "stderr"],
+        upto: int | None = None,
+        limit: int = OUTPUT_SHOWN,
+    ) -> bytes:
+        """Give what the target printed before the end of a call: its last `limit` bytes.
+
+        Args:
+            stream: Which one.
+            upto: Id of the record; None for all output.
+            limit: Most bytes wanted.
+        """
+        chunks: list[bytes] = []
+        last, missing = 1 << 62, limit
+        while missing > 0:
+            rows = self._source.query(
+                f"{schema.OUTPUT.select} WHERE id < ? AND stream = ? AND call <= ?"
+                " ORDER BY id DESC LIMIT 64",
+                (last, stream, 1 << 62 if upto is None else upto),
+            )
+            if not rows:
+                break
+            last = rows[-1][0]
+            chunks += [row[3] if _OUTPUT.holds(row) else b"\n[damaged]\n" for row in rows]
+            missing = limit - sum(map(len, chunks))
+        return b"".join(reversed(chunks))[-limit:]
+
+    def marks(self, lo: int, hi: int) -> list[Mark]:
+        """Give the marks of the records lo to hi, both included, in order."""
+        lo, hi = max(lo, 1), min(hi, self.head)
+        return self._marks.between(lo, hi) if lo <= hi else []
+
+    def next_mark(self, ident: int, kinds: Sequence[str], *, forward: bool = True) -> int | None:
+        """Give the nearest record after (or before) one that has a mark of one of the kinds."""
+        return self._marks.next(ident, kinds, forward)
+
+    def _load(self) -> None:
+        self.meta = meta_of(self._source.query("SELECT key, value, crc FROM meta LIMIT 1000"))
+        self.head = self._find_head()
+
+    def _find_head(self) -> int:
+        """Give the last id; one that the records before it do not bear out is damage.
+
+        A wrong one could make everything that goes from record to record go on for ever.
+        """
+        rows = self._last_rows(1)
+        if not rows:
+            return 0
+        last: int = rows[0][0]
+        if not _CALL.holds(rows[0]):
+            rows = self._last_rows(_BATCH)
+        sound = next((row[0] for row in rows if _CALL.holds(row)), 0)
+        if last > sound + schema.GAP_LIMIT:
+            last = sound
+        if not 0 < last <= self._source.size() // _LEAST_ROW + schema.GAP_LIMIT:
+            raise DamagedRecording(f"{self.path} is damaged: its records are not in order")
+        return last
+
+    def _last_rows(self, count: int) -> list[tuple[Any, ...]]:
+        return self._source.query(f"{schema.CALLS.select} ORDER BY id DESC LIMIT ?", (count,))
+
+    def _data_version(self) -> int:
+        version: int = self._source.query("PRAGMA data_version")[0][0]
+        return version
+
+    def _layers(self) -> dict[int, LayerSource]:
+        return self._interned.layers()
+
+    def _batch(self, lo: int, hi: int) -> list[CallRecord | DamagedRecord]:
+        try:
+            rows = self._source.query(f"{schema.CALLS.select} WHERE id BETWEEN ? AND ?", (lo, hi))
+        except DamagedRecording as error:
+            if lo == hi:
+                return [DamagedRecord(lo, self.path, str(error))]
+            return [record for k in range(lo, hi + 1) for record in self._batch(k, k)]
+        found = {row[0]: row for row in rows}
+        return [self._unpacked(ident, found.get(ident)) for ident in range(lo, hi + 1)]
+
+    def _unpacked(self, ident: int, row: tuple[Any, ...] | None) -> CallRecord | DamagedRecord:
+        if row is None:
+            return DamagedRecord(ident, self.path, "it is missing")
+        if not _CALL.holds(row):
+            return DamagedRecord(ident, self.path, "its checksum does not hold")
+        try:
+            return unpack(row[:-1], self._interned)
+        except (DamagedRecording, ValueError, TypeError, KeyError, struct.error) as error:
+            return DamagedRecord(ident, self.path, str(error))

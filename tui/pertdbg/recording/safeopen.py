@@ -1,0 +1,180 @@
+"""Opens a recording that may be damaged, unfinished, or made by somebody with bad intent.
+
+Nothing in the file is run, and nothing is written beside it. The file must have exactly the
+tables and indices of a version that is known, so it can hold no view, trigger or computed column.
+Every question has a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pertdbg.errors import PertdbgError
+from pertdbg.recording.schema import APPLICATION_ID, BLOB_LIMIT, DDL, VERSION
+
+DEADLINE = 10.0
+"""Seconds after which a question to the file is given up."""
+
+_STEPS = 20_000
+_MAGIC = b"SQLite format 3\0"
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+_PRAGMAS = ("trusted_schema=off", "cell_size_check=on", "mmap_size=0", "query_only=on")
+_LIMITS = {
+    "SQLITE_LIMIT_LENGTH": BLOB_LIMIT,
+    "SQLITE_LIMIT_SQL_LENGTH": 100_000,
+    "SQLITE_LIMIT_ATTACHED": 0,
+    "SQLITE_LIMIT_TRIGGER_DEPTH": 0,
+    "SQLITE_LIMIT_WORKER_THREADS": 0,
+}
+
+
+class DamagedRecording(PertdbgError):
+    """A recording, or the part of it that was asked for, does not hold what was written."""
+
+
+class Source:
+    """A recording's file, opened for reading only."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a recording.
+
+        Raises:
+            PertdbgError: There is no such file, it is not a recording, a newer pertdbg made it,
+                or it is damaged.
+        """
+        self.path = path
+        self._deadline = 0.0
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        _check_header(path)
+        try:
+            self._connection = self._open(path, "ro")
+        except sqlite3.OperationalError:
+            # A crashed recording needs its journal played back, which SQLite refuses to do where
+            # it may not write (seen with 3.40): that is then done on a copy.
+            self._connection = self._open_copy()
+        except sqlite3.DatabaseError as error:
+            raise DamagedRecording(f"{path} is damaged: {error}") from error
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Ask the file; the transaction ends before this returns.
+
+        Raises:
+            DamagedRecording: The file cannot answer.
+        """
+        self._deadline = time.monotonic() + DEADLINE
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise DamagedRecording(f"{self.path} cannot be read here: {error}") from error
+
+    def size(self) -> int:
+        """Give the bytes that the file's pages take, journal included."""
+        (pages,), (page,) = self.query("PRAGMA page_count")[0], self.query("PRAGMA page_size")[0]
+        return int(pages * page)
+
+    def copy_to(self, connection: sqlite3.Connection) -> None:
+        """Copy the file as it is now, journal included, into another database."""
+        self._connection.backup(connection)
+
+    def close(self) -> None:
+        """Close the file, and remove the copy if there is one."""
+        self._connection.close()
+        if self._copy is not None:
+            self._copy.cleanup()
+
+    def _open(self, path: Path, mode: str) -> sqlite3.Connection:
+        uri = f"{path.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(
+            uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False
+        )
+        try:
+            self._harden(connection)
+            _check_tables(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_copy(self) -> sqlite3.Connection:
+        self._copy = tempfile.TemporaryDirectory(prefix="pertdbg-")
+        try:
+            return self._open(_copy(self.path, Path(self._copy.name)), "rw")
+        except (OSError, sqlite3.Error) as error:
+            self._copy.cleanup()
+            raise DamagedRecording(f"{self.path} cannot be opened: {error}") from error
+        except PertdbgError:
+            self._copy.cleanup()
+            raise
+
+    def _harden(self, connection: sqlite3.Connection) -> None:
+        self._deadline = time.monotonic() + DEADLINE
+        connection.set_progress_handler(self._late, _STEPS)
+        if hasattr(connection, "setlimit"):  # Python 3.11
+            for name, value in _LIMITS.items():
+                connection.setlimit(getattr(sqlite3, name), value)
+        if hasattr(connection, "setconfig"):  # Python 3.12
+            connection.setconfig(getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE"), True)  # noqa: B009
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+
+def _check_header(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise PertdbgError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise PertdbgError(f"{path} is a folder, not a recording") from None
+    except OSError as error:
+        raise PertdbgError(f"cannot read {path}: {error.strerror}") from error
+    application = int.from_bytes(header[68:72], "big")
+    if len(header) < 100 or not header.startswith(_MAGIC) or application != APPLICATION_ID:
+        raise PertdbgError(f"{path} is not a pertdbg recording")
+    _check_version(path, int.from_bytes(header[60:64], "big"))
+
+
+def _check_version(path: Path, version: int) -> None:
+    form = f"format {version // 1000}.{version % 1000}"
+    known = f"{VERSION // 1000}.{VERSION % 1000}"
+    if version > VERSION:
+        raise PertdbgError(
+            f"{path} was made by a newer pertdbg ({form}; this one reads {known}): update pertdbg"
+        )
+    if version != VERSION:
+        raise PertdbgError(f"{path} has {form}, which no released pertdbg wrote")
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute("SELECT sql FROM sqlite_master").fetchmany(len(DDL) + 1)
+    if sorted(str(sql) for (sql,) in found) != sorted(DDL):
+        raise PertdbgError(f"{path} is not a recording that pertdbg wrote: its tables are others")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _check_version(path, version)
+
+
+def _copy(path: Path, folder: Path) -> Path:
+    target = folder / "copy.pertdbg"
+    shutil.copyfile(path, target)
+    for suffix in ("-wal", "-journal"):
+        beside = path.with_name(path.name + suffix)
+        with contextlib.suppress(FileNotFoundError):
+            if suffix == "-journal" and _names_other_files(beside):
+                raise DamagedRecording(f"{beside} is not a journal that pertdbg wrote")
+            shutil.copyfile(beside, target.with_name(target.name + suffix))
+    return target
+
+
+def _names_other_files(journal: Path) -> bool:
+    """Say whether a rollback journal points at a super-journal, which SQLite might delete."""
+    return journal.read_bytes()[-8:] == _SUPER_JOURNAL
