@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
+import math
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,6 +50,10 @@ class Missing(Exception):
 
 class Absent(Missing):
     """There is no such attribute (yet): a layer gets its tensors as it runs."""
+
+
+class Unbound(Missing):
+    """There is no such name (yet): a function binds its locals as it runs."""
 
 
 def stored(owner: object, name: str) -> Any:
@@ -95,11 +101,17 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def number(expression: str | None, owner: object) -> float | None:
+    """Evaluate a number that a layer declares, such as a bound; see `number_in`."""
+    return number_in(expression, {"self": owner})
+
+
+def number_in(expression: str | None, names: Mapping[str, object]) -> float | None:
     """Evaluate a number that the code declares, such as a bound.
 
     Args:
-        expression: Numbers, ``self`` and its stored attributes under ``+ - * /``; None for none.
-        owner: The layer that ``self`` stands for.
+        expression: Numbers, names and their stored attributes under ``+ - * /``, and `sqrt` of
+            such a number; None for none.
+        names: What the names stand for: ``self``, or the locals of a function.
 
     Raises:
         Missing: The expression is of another form, or a part of it is not a plain number.
@@ -107,29 +119,55 @@ def number(expression: str | None, owner: object) -> float | None:
     if expression is None:
         return None
     try:
-        value = _evaluate(ast.parse(expression, mode="eval").body, owner)
-    except SyntaxError as error:
-        raise Missing(f"{expression!r} is not an expression: {error.msg}") from None
+        return float(_evaluate(_parsed(expression), names))
     except ArithmeticError as error:
         raise Missing(f"{expression!r}: {error}") from None
-    return float(value)
 
 
-def _evaluate(node: ast.expr, owner: object) -> float:
+def thing_in(expression: str, names: Mapping[str, object]) -> Any:
+    """Look up what an expression such as ``self.model`` stands for; no code of the target runs.
+
+    Raises:
+        Unbound: A name is not there (yet).
+        Absent: An attribute is not there (yet).
+        Missing: The expression is of another form, or an attribute is computed.
+    """
+    return _looked_up(_parsed(expression), names)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(expression: str) -> ast.expr:
+    try:
+        return ast.parse(expression, mode="eval").body
+    except SyntaxError as error:
+        raise Missing(f"{expression!r} is not an expression: {error.msg}") from None
+
+
+def _evaluate(node: ast.expr, names: Mapping[str, object]) -> float:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _evaluate(node.left, owner), _evaluate(node.right, owner)
+        left, right = _evaluate(node.left, names), _evaluate(node.right, names)
         return float(_OPERATORS[type(node.op)](left, right))
     if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
-        return float(_OPERATORS[type(node.op)](_evaluate(node.operand, owner)))
-    value: Any = node.value if isinstance(node, ast.Constant) else _attribute(node, owner)
+        return float(_OPERATORS[type(node.op)](_evaluate(node.operand, names)))
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "sqrt" and len(node.args) == 1:
+        return _root(_evaluate(node.args[0], names))
+    value: Any = node.value if isinstance(node, ast.Constant) else _looked_up(node, names)
     if type(value) not in (int, float):
         raise Missing(f"{ast.unparse(node)} is a {type(value).__name__}, not a plain number")
     return float(value)
 
 
-def _attribute(node: ast.expr, owner: object) -> Any:
-    if isinstance(node, ast.Name) and node.id == "self":
-        return owner
+def _root(value: float) -> float:
+    if value < 0:
+        raise Missing(f"the square root of {value}")
+    return math.sqrt(value)
+
+
+def _looked_up(node: ast.expr, names: Mapping[str, object]) -> Any:
+    if isinstance(node, ast.Name):
+        if node.id in names:
+            return names[node.id]
+        raise Unbound(f"{node.id} is neither a number nor an attribute of self")
     if isinstance(node, ast.Attribute):
-        return stored(_attribute(node.value, owner), node.attr)
+        return stored(_looked_up(node.value, names), node.attr)
     raise Missing(f"{ast.unparse(node)} is neither a number nor an attribute of self")

@@ -1,0 +1,192 @@
+"""The agent's end of the control socket: when to stop, and waiting there.
+
+There is no thread: commands are looked at when a call ends, and while stopped. Losing the app
+never ends or holds the target: it runs on, and a later app can connect again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import select
+import socket
+from pathlib import Path
+
+from pertdbg.agent.notice import say
+from pertdbg.wire import BadFrame, Frame, Unpacker, pack
+
+SOCKET = "control.sock"
+"""Name of the socket in the session's private folder."""
+
+_PARENT_CHECK = 0.5
+"""Seconds between looks whether the app that started us still lives, while none is connected."""
+
+_HANDSHAKE = 5.0
+"""Seconds that a peer has to show the key before we take it for a stranger."""
+
+
+class Control:
+    """Takes the app's commands and holds the target where they say.
+
+    Commands: ``{"do": "next"}`` run to the end of the next call; ``{"do": "go", "until": id}`` run
+    to the end of that call, or to the target's end without ``until``; ``{"do": "pause"}`` stop at
+    the next end of a call; ``{"do": "look", "what": [...]}`` which pictures to make at stops.
+    Notices: ``loading``, ``stopped``, ``running``, ``done``.
+    """
+
+    def __init__(self, folder: Path, key: str, parent: int) -> None:
+        """Listen in a folder of mode 0700; the app shows the key before anything else.
+
+        Args:
+            folder: Private folder of the session.
+            key: One-time secret that the host made.
+            parent: Process of the host; while it lives the first stop waits for it to connect.
+        """
+        self._key = key
+        self._parent = parent
+        self._peer: socket.socket | None = None
+        self._unpacker = Unpacker()
+        self._stop_at: int | None = 1
+        self._was_connected = False
+        self._now: Frame | None = None
+        self.looking: frozenset[str] = frozenset()
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server.bind(str(folder / SOCKET))
+        self._server.listen(1)
+        self._server.setblocking(False)
+
+    def tell(self, notice: Frame) -> None:
+        """Send a notice if somebody listens; one who comes later gets the newest."""
+        self._now = notice
+        if not self._accept():
+            self._send(notice)
+
+    def will_stop(self, call: int) -> bool:
+        """Say whether the call with this id is one to stop at, as far as is known now."""
+        self._read_waiting()
+        return self._holds(call) and self._someone()
+
+    def at_call(self, call: int) -> None:
+        """Stop at the end of a call if asked to, until a command says to go on."""
+        if not self.will_stop(call):
+            return
+        self._stop_at = call
+        self.tell({"now": "stopped", "id": call})
+        try:
+            while self._holds(call):
+                self._wait(call)
+        finally:  # Ctrl-C arrives here as KeyboardInterrupt and goes on into the target's code
+            self.tell({"now": "running"})
+
+    def done(self, status: int, text: str) -> None:
+        """Say that the target has come to its end, and hang up."""
+        self.tell({"now": "done", "status": status, "text": text})
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the sockets without a word, as a forked child must."""
+        if self._peer is not None:
+            self._peer.close()
+        self._server.close()
+        self._peer, self._stop_at = None, None
+
+    def _holds(self, call: int) -> bool:
+        return self._stop_at is not None and self._stop_at <= call
+
+    def _someone(self) -> bool:
+        """Whether an app is there to be waited for: connected, or still on its way to connect."""
+        if self._peer is None and self._server.fileno() >= 0:
+            self._accept()
+        return self._peer is not None or (not self._was_connected and self._starting())
+
+    def _starting(self) -> bool:
+        return self._server.fileno() >= 0 and os.getppid() == self._parent
+
+    def _wait(self, call: int) -> None:
+        if not self._someone():
+            self._stop_at = None
+            return
+        _readable(self._peer or self._server, _PARENT_CHECK)
+        self._read_waiting(call)
+
+    def _read_waiting(self, call: int = 0) -> None:
+        self._accept()
+        while self._peer is not None and _readable(self._peer, 0):
+            try:
+                data = self._peer.recv(65536)
+                frames = self._unpacker.feed(data)
+            except (OSError, BadFrame):
+                data = b""
+            if not data:
+                self._lose()
+                return
+            for frame in frames:
+                self._obey(frame, call)
+
+    def _obey(self, frame: Frame, call: int) -> None:
+        command = frame.get("do")
+        if command == "next":
+            self._stop_at = call + 1
+        elif command == "go":
+            until = frame.get("until")
+            self._stop_at = until if isinstance(until, int) else None
+        elif command == "pause":
+            self._stop_at = min(self._stop_at or call + 1, call + 1)
+        elif command == "look":
+            self.looking = frozenset(str(what) for what in frame.get("what", ()))
+
+    def _accept(self) -> bool:
+        """Take an app that wants to connect; it is told at once what is the case now."""
+        if self._peer is not None or self._server.fileno() < 0:
+            return False
+        try:
+            peer, _ = self._server.accept()
+        except BlockingIOError:
+            return False
+        self._unpacker = Unpacker()
+        if not self._proves_itself(peer):
+            peer.close()
+            return False
+        self._peer, self._was_connected = peer, True
+        if self._now is not None:
+            self._send(self._now)
+        return True
+
+    def _proves_itself(self, peer: socket.socket) -> bool:
+        """Read the first frame, which must hold the key; frames behind it are kept for later."""
+        peer.settimeout(_HANDSHAKE)
+        frames: list[Frame] = []
+        try:
+            while not frames:
+                data = peer.recv(4096)
+                if not data:
+                    return False
+                frames = self._unpacker.feed(data)
+        except (OSError, BadFrame):
+            return False
+        if not hmac.compare_digest(str(frames[0].get("key", "")).encode(), self._key.encode()):
+            return False
+        for frame in frames[1:]:
+            self._obey(frame, 0)
+        return True
+
+    def _send(self, notice: Frame) -> None:
+        if self._peer is not None:
+            try:
+                self._peer.sendall(pack(notice))
+            except OSError:
+                self._lose()
+
+    def _lose(self) -> None:
+        """The app has gone: let the target run on as if nobody had watched."""
+        if self._peer is not None:
+            self._peer.close()
+        self._peer, self._stop_at, self.looking = None, None, frozenset()
+        say("the app has gone; the target runs on")
+
+
+def _readable(what: socket.socket, seconds: float) -> bool:
+    """Wait for something to read; `poll` and not `select`, which refuses descriptors above 1023."""
+    poll = select.poll()
+    poll.register(what, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -1,0 +1,83 @@
+"""Calls of functions that are followed; torch need not be there yet when they begin."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pertdbg.agent.seams.plans import Plan
+from pertdbg.agent.seams.spec import Spec
+from pertdbg.agent.seams.tracing import Active
+
+if TYPE_CHECKING:
+    from pertdbg.agent.seams.gradients import Backward
+    from pertdbg.agent.seams.live import Live
+    from pertdbg.agent.seams.local import Tracker
+
+GetLive = Callable[[], "Live | None"]
+"""Gives what observes, once torch is there."""
+
+
+class Loops:
+    """One running call of a function that has loops to follow."""
+
+    by_line = True
+
+    def __init__(self, plans: tuple[Plan, ...], live: GetLive) -> None:
+        self._plans, self._live = plans, live
+        self._trackers: list[Tracker] = []
+        self._made = False
+
+    def line(self, frame: types.FrameType) -> None:
+        """A line is about to run."""
+        live = self._ready()
+        if live is not None:
+            with live.calls.guarded("following a loop"):
+                for tracker in self._trackers:
+                    tracker.line(frame)
+
+    def end(self, frame: types.FrameType, _: Any, error: BaseException | None) -> None:
+        """The function ends."""
+        live = self._ready()
+        if live is not None:
+            with live.calls.guarded("following a loop"):
+                for tracker in self._trackers:
+                    tracker.end(frame, error)
+        self._trackers = []
+
+    def gradient(self, frame: types.FrameType, backward: Backward) -> bool:
+        """A backward pass ended inside; says whether one of the loops was waiting for it."""
+        claimed = [tracker.gradient(frame, backward) for tracker in self._trackers]
+        return any(claimed)
+
+    def _ready(self) -> Live | None:
+        live = self._live()
+        if live is None or not live.calls.run.recording:
+            return None
+        if not self._made:
+            self._made, self._trackers = True, live.trackers(self._plans)
+        return live
+
+
+class FollowsLoops:
+    """A function whose loops are followed."""
+
+    def __init__(self, plans: tuple[Plan, ...], live: GetLive) -> None:
+        self._plans, self._live = plans, live
+
+    def begin(self, _: types.FrameType) -> Active | None:
+        """Follow each call."""
+        return Loops(self._plans, self._live)
+
+
+class FollowsWeights:
+    """A method that may move weights."""
+
+    def __init__(self, specs: list[Spec], live: GetLive) -> None:
+        self._specs, self._live = specs, live
+
+    def begin(self, frame: types.FrameType) -> Active | None:
+        """Follow the call if the object has the shape."""
+        live = self._live()
+        return None if live is None else live.attack(self._specs, frame)

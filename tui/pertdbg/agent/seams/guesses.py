@@ -1,0 +1,133 @@
+"""What the source of a loop says of its delta: where the input is, the bound, the step size."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pertdbg.agent.seams.flow import Write, called, used_names
+
+_CLAMPS = frozenset({"clamp", "clamp_", "clip", "clip_"})
+_EXTREMES = frozenset({"min", "max", "minimum", "maximum", *_CLAMPS})
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What the text of a loop suggests; names and expressions, to be tried when it runs."""
+
+    added_to: tuple[str, ...]
+    """Names in what the subject is added to: the subject is a delta."""
+    made_from: tuple[str, ...]
+    """Names in what the subject is first made from: it may be a perturbed copy of one."""
+    is_delta: bool
+    bounds: tuple[str, ...]
+    """Expressions that each element is limited to."""
+    steps: tuple[str, ...]
+    """Expressions that the gradient is multiplied by."""
+
+
+def guess(
+    inside: list[ast.AST],
+    name: str,
+    derived: set[str],
+    gradient: set[str],
+    creating: list[Write],
+    parameters: set[str],
+) -> Guesses:
+    """Read a loop for what stands beside its subject.
+
+    Args:
+        inside: The nodes of the loop.
+        name: The subject.
+        derived: Locals whose values depend on the subject.
+        gradient: Locals whose values depend on its gradient.
+        creating: The statements that first make the subject.
+        parameters: Arguments of the function: the clean input is rather one of them.
+    """
+    sums = [side for node in inside for side in _other_sides(node, name, derived)]
+    added_to = _in_order(part for side in sums for part in _names_of(side))
+    made_from = {part for write in creating for part in _names_of(write.value)} - {name}
+    return Guesses(
+        added_to=added_to,
+        made_from=tuple(sorted(made_from, key=lambda part: (part not in parameters, part))),
+        is_delta=bool(sums),
+        bounds=_in_order(bound for node in inside for bound in _bounds(node)),
+        steps=_in_order(step for node in inside for step in _steps(node, name, gradient)),
+    )
+
+
+def _names_of(node: ast.AST | None) -> list[str]:
+    return sorted(used_names(node))
+
+
+def _in_order(found: Iterator[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found))
+
+
+def _other_sides(node: ast.AST, name: str, derived: set[str]) -> Iterator[ast.expr]:
+    """Give what a delta is added to: ``x`` of ``x + delta`` and of ``x + scale * delta``."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        if _is_scaled(one, name) and not used_names(other) & derived and used_names(other):
+            yield other
+
+
+def _is_scaled(node: ast.expr, name: str) -> bool:
+    """Say whether an expression is the subject, a slice of it, or a multiple of these."""
+    if isinstance(node, ast.Subscript):
+        return _is_scaled(node.value, name)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _is_scaled(node.left, name) or _is_scaled(node.right, name)
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _bounds(node: ast.AST) -> Iterator[str]:
+    """Give the limits on both sides of zero, or of another tensor, that a call sets."""
+    if not isinstance(node, ast.Call):
+        return
+    if called(node) in _CLAMPS:
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        plain = {ast.unparse(argument) for argument in arguments}
+        for argument in arguments:
+            if isinstance(argument, ast.UnaryOp) and isinstance(argument.op, ast.USub):
+                limit = ast.unparse(argument.operand)
+                if limit in plain:
+                    yield limit
+    if called(node) in _EXTREMES:
+        yield from _around(node)
+
+
+def _around(call: ast.Call) -> Iterator[str]:
+    """Give ``e`` of ``min(max(x, clean - e), clean + e)``."""
+    sides: dict[type[ast.operator], set[tuple[str, str]]] = {ast.Add: set(), ast.Sub: set()}
+    for part in ast.walk(call):
+        if isinstance(part, ast.BinOp) and type(part.op) in sides:
+            sides[type(part.op)].add((ast.unparse(part.left), ast.unparse(part.right)))
+    yield from sorted(limit for _, limit in sides[ast.Add] & sides[ast.Sub])
+
+
+def _steps(node: ast.AST, name: str, gradient: set[str]) -> Iterator[str]:
+    """Give the factors of the gradient: ``alpha`` of ``alpha * grad.sign()``."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        if _is_plain(one) and (used_names(other) & gradient or _reads_grad(other, name)):
+            yield ast.unparse(one)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, (ast.Name, ast.Constant))
+
+
+def _reads_grad(node: ast.expr, name: str) -> bool:
+    return any(
+        isinstance(part, ast.Attribute)
+        and part.attr == "grad"
+        and isinstance(part.value, ast.Name)
+        and part.value.id == name
+        for part in ast.walk(node)
+    )

@@ -1,0 +1,134 @@
+"""What observes once torch is there: classes, functions of modules, loops and weights."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pertdbg.agent.adapter import Missing
+from pertdbg.agent.seams.calls import Calls
+from pertdbg.agent.seams.following import Loops
+from pertdbg.agent.seams.gradients import Backward, Gradients
+from pertdbg.agent.seams.local import Tracker
+from pertdbg.agent.seams.module import Replaced
+from pertdbg.agent.seams.plans import Findings, Plan
+from pertdbg.agent.seams.shapes import adapter_for, subclasses
+from pertdbg.agent.seams.spec import Spec
+from pertdbg.agent.seams.tracing import Active
+from pertdbg.agent.seams.weights import Attack, AttackCall, has_methods
+from pertdbg.agent.watch import Watch
+
+if TYPE_CHECKING:
+    from pertdbg.agent.run import Run
+
+_Module: Any = torch.nn.Module
+
+
+class Live:
+    """The observers of one run."""
+
+    def __init__(
+        self, run: Run, specs: list[Spec], findings: Findings, active: dict[int, Active]
+    ) -> None:
+        """Prepare; nothing is changed before `install`.
+
+        Args:
+            run: Takes the records.
+            specs: The adapters, in the order in which they are tried.
+            findings: Takes what matched and what did not.
+            active: The calls of followed functions under way, by frame.
+        """
+        self.calls, self._active = Calls(run), active
+        self._run, self._findings = run, findings
+        self._of_classes = [spec for spec in specs if spec.seam == "method"]
+        self._gradients = Gradients(lambda: bool(self._active), self._heard)
+        self._removals: list[Callable[[], None]] = []
+        self._watched: set[object] = set()
+
+    def install(self) -> None:
+        """Begin to look for classes and to hear of backward passes."""
+        self._gradients.install()
+        self._removals.append(self._gradients.remove)
+        self._hook_subclasses()
+        for cls in subclasses(_Module):
+            self.look_at(cls)
+
+    def remove(self) -> None:
+        """Take everything out again, the newest first."""
+        while self._removals:
+            self._removals.pop()()
+
+    def look_at(self, cls: type) -> None:
+        """Watch a class if an adapter fits it."""
+        for spec in self._of_classes:
+            adapter, lacking = adapter_for(cls, spec)
+            if lacking:
+                self._findings.miss(spec.name, lacking)
+            if adapter is None or getattr(cls, adapter.method) in self._watched:
+                continue
+            try:
+                watch = Watch(cls, adapter, self._run, self.calls)
+            except Missing as missing:
+                self._findings.miss(spec.name, str(missing))
+                continue
+            watch.install()
+            self._watched.add(getattr(cls, adapter.method))
+            self._removals.append(watch.remove)
+            self._findings.hit(spec.name, f"{cls.__module__}.{cls.__qualname__}")
+            return
+
+    def replace(self, module: types.ModuleType, spec: Spec) -> None:
+        """Observe the functions of a module that an adapter names."""
+        for name in spec.functions:
+            if isinstance(getattr(module, name, None), types.FunctionType):
+                replaced = Replaced(module, name, spec, self.calls, self._findings)
+                replaced.install()
+                self._removals.append(replaced.remove)
+                why = f"{module.__name__}.{name} is there, but was not called"
+                self._findings.miss(spec.name, why)
+
+    def trackers(self, plans: tuple[Plan, ...]) -> list[Tracker]:
+        """Follow the loops of a function through one run of it."""
+        return [Tracker(plan, self.calls, self._findings) for plan in plans]
+
+    def attack(self, specs: list[Spec], frame: types.FrameType) -> AttackCall | None:
+        """Follow one call of a method that may move weights."""
+        if not self.calls.open:
+            return None
+        with self.calls.guarded("observing an attack on weights"):
+            for spec in specs:
+                if not has_methods(frame, spec):
+                    continue
+                call = AttackCall(Attack(spec, frame.f_code), self.calls, self._findings)
+                if call.begin(frame):
+                    return call
+        return None
+
+    def _hook_subclasses(self) -> None:
+        def told(cls: Any, /, **options: Any) -> None:
+            super(_Module, cls).__init_subclass__(**options)
+            with self.calls.guarded("looking at a class"):
+                self.look_at(cls)
+
+        _Module.__init_subclass__ = classmethod(told)
+
+        def unhook() -> None:
+            del _Module.__init_subclass__
+
+        self._removals.append(unhook)
+
+    def _heard(self, backward: Backward, asked: types.FrameType) -> None:
+        """Tell the followed functions on the stack, the innermost first, until one claims it."""
+        if not self._run.recording:
+            return
+        with self.calls.guarded("reading a gradient"):
+            frame: types.FrameType | None = asked
+            while frame is not None:
+                active = self._active.get(id(frame))
+                if isinstance(active, Loops) and active.gradient(frame, backward):
+                    return
+                backward.inner.append(frame)
+                frame = frame.f_back

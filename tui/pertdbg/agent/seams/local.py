@@ -1,0 +1,174 @@
+"""The seam at a function's locals: a loop whose delta lives and dies inside one function."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+from pertdbg.agent.base import grad_of
+from pertdbg.agent.seams.calls import Call, Calls, Counted, Numbers, Outcome, Scene, caller_of
+from pertdbg.agent.seams.gradients import Backward
+from pertdbg.agent.seams.plans import Findings, Plan
+from pertdbg.agent.seams.scenes import Scope, numbers_of, scene_of, subject_of
+from pertdbg.agent.seams.source import source_of
+from pertdbg.agent.seams.tracing import read_locals
+
+
+class Tracker:
+    """Follows one loop through one run of its function.
+
+    Making delta is one call, and each pass of the loop another. A pass begins for us when its
+    gradient is there, before anything clears it, and ends when the next pass begins or the loop
+    is left.
+    """
+
+    def __init__(self, plan: Plan, calls: Calls, findings: Findings) -> None:
+        self._plan, self._calls, self._findings = plan, calls, findings
+        self._counted: Counted | None = None
+        self._creating: int | None = None
+        """The first line that makes delta, while these lines run."""
+        self._call: Call | None = None
+        """The call of this pass, once its gradient was seen."""
+        self._passing = self._at_head = self._wrote = False
+        self._made = False
+        """Delta was made since the loop was last left."""
+        self._first: weakref.ref[Any] | None = None
+        self._line = 0
+
+    def line(self, frame: types.FrameType) -> None:
+        """A line is about to run: an end or a beginning may lie before it."""
+        line, loop = frame.f_lineno, self._plan.loop
+        if self._creating is not None and self._is_made(line):
+            self._end_creation(frame)
+        if loop.in_head(line):
+            self._end_pass(frame)
+            self._ensure_made(frame)
+            self._at_head = True
+        elif loop.within(line):
+            if self._at_head or (loop.endless and line == loop.first):
+                self._end_pass(frame)
+                self._ensure_made(frame)
+                self._passing, self._at_head, self._wrote = True, False, False
+            self._wrote = self._wrote or line in loop.writing
+        else:
+            self._leave_loop(frame)
+        if line in loop.creating and self._creating is None:
+            self._begin_creation(frame)
+
+    def end(self, frame: types.FrameType, error: BaseException | None) -> None:
+        """The function returns, or an exception leaves it."""
+        if self._creating is not None:
+            self._end_creation(frame, error)
+        self._leave_loop(frame, error)
+
+    def gradient(self, frame: types.FrameType, backward: Backward) -> bool:
+        """A backward pass ended inside the function; says whether it was the subject's."""
+        if self._plan.loop.by_gradient:
+            self._end_pass(frame)
+            self._ensure_made(frame)
+            self._passing = True
+        if not self._passing:
+            return False
+        scope = read_locals(frame, self._plan.names)
+        subject = subject_of(self._plan, scope)
+        if subject is None:
+            return False
+        if self._creating is not None:
+            self._end_creation(frame)
+        found = backward.gradient_of(subject, self._plan.spec.leaf)
+        if found is None and self._call is not None:
+            return False
+        scene, numbers = self._seen(scope)
+        own = found is None or (backward.fills and grad_of(subject) is found)
+        self._call = self._begin(frame, scene, numbers, None if own else found)
+        self._line = frame.f_lineno
+        return found is not None
+
+    def _is_made(self, line: int) -> bool:
+        loop = self._plan.loop
+        if self._creating is None or loop.in_head(line):
+            return True
+        return line > loop.made_by(self._creating) or line < self._creating
+
+    def _begin_creation(self, frame: types.FrameType) -> None:
+        if self._call is not None:
+            self._end_pass(frame)
+            self._passing = True
+        self._creating = frame.f_lineno
+
+    def _end_creation(self, frame: types.FrameType, error: BaseException | None = None) -> None:
+        line, self._creating = self._creating, None
+        scope = self._scope(frame)
+        subject = subject_of(self._plan, scope)
+        if subject is None and error is None:
+            return
+        self._first = None if subject is None else weakref.ref(subject)
+        self._made = True
+        scene, numbers = self._seen(scope)
+        raised = None if error is None else frame.f_lineno
+        call = self._begin(frame, Scene(), numbers)
+        self._calls.finish(call, scene, Outcome(None, error, raised, line))
+
+    def _ensure_made(self, frame: types.FrameType) -> None:
+        """Count a delta that no line here made: an argument, or one that lives outside."""
+        if self._made or self._creating is not None:
+            return
+        outside = self._plan.loop.subject not in frame.f_code.co_varnames
+        if self._plan.loop.creating or (outside and self._known().batch):
+            return
+        self._begin_creation(frame)
+        self._end_creation(frame)
+
+    def _end_pass(self, frame: types.FrameType, error: BaseException | None = None) -> None:
+        if not self._passing:
+            return
+        self._passing = False
+        call, self._call = self._call, None
+        scope = self._scope(frame)
+        scene, numbers = self._seen(scope)
+        if scene.roles.delta is None and call is None:
+            return
+        line = frame.f_lineno if call is None else self._line
+        if call is None:
+            call = self._begin(frame, scene, numbers)
+        raised = None if error is None else frame.f_lineno
+        self._calls.finish(call, scene, Outcome(None, error, raised, line))
+
+    def _leave_loop(self, frame: types.FrameType, error: BaseException | None = None) -> None:
+        idle = self._call is None and not self._wrote and error is None
+        if self._passing and not idle:
+            self._end_pass(frame, error)
+        if self._passing or self._at_head:
+            self._made = False
+        self._passing = self._at_head = False
+
+    def _begin(
+        self, frame: types.FrameType, scene: Scene, numbers: Numbers, gradient: Any = None
+    ) -> Call:
+        module = frame.f_code.co_name == "<module>"
+        caller = caller_of(frame if module else frame.f_back)
+        return self._calls.begin(self._known(), scene, numbers, caller, gradient)
+
+    def _known(self) -> Counted:
+        if self._counted is None:
+            plan = self._plan
+            known = self._calls.loops.get(plan)
+            if known is None:
+                name = self._calls.free_name(plan.name)
+                known = self._calls.counting(name, source_of(name, plan.code))
+                self._calls.loops[plan] = known
+            self._findings.hit(plan.spec.name, known.name)
+            self._counted = known
+        return self._counted
+
+    def _scope(self, frame: types.FrameType) -> Scope:
+        return read_locals(frame, self._plan.names, traced=True)
+
+    def _numbers(self, scope: Scope) -> Numbers:
+        guesses = self._plan.loop.guesses
+        return numbers_of(self._plan.spec, scope, guesses.bounds, guesses.steps)
+
+    def _seen(self, scope: Scope) -> tuple[Scene, Numbers]:
+        numbers = self._numbers(scope)
+        return scene_of(self._plan, scope, numbers, self._first), numbers

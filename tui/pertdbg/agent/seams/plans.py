@@ -1,0 +1,124 @@
+"""Which adapters fit a function, decided once from its code; and why the others do not."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pertdbg.agent.seams.loops import GradientLoop, find_loops
+from pertdbg.agent.seams.source import body_of, name_of_code
+from pertdbg.agent.seams.spec import Spec, roots
+
+_OURS = str(Path(__file__).parents[2])
+_NEVER = frozenset({"torch", "numpy", "pertdbg", "importlib", "_frozen_importlib"})
+_STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How one loop is going to be observed."""
+
+    spec: Spec
+    loop: GradientLoop
+    code: types.CodeType
+    name: str
+    """What the loop is to be called."""
+    names: frozenset[str]
+    """Locals that are read."""
+
+
+@dataclass
+class Findings:
+    """What was found of each adapter, for people who wonder why nothing was."""
+
+    matched: dict[str, list[str]] = field(default_factory=dict)
+    """Names of layers and loops by adapter."""
+    near: dict[str, list[str]] = field(default_factory=dict)
+    """Why what came near did not match."""
+
+    def hit(self, adapter: str, name: str) -> None:
+        """Note that an adapter matched."""
+        names = self.matched.setdefault(adapter, [])
+        if name not in names:
+            names.append(name)
+
+    def miss(self, adapter: str, why: str) -> None:
+        """Note that something came near, and what it lacks."""
+        reasons = self.near.setdefault(adapter, [])
+        if why not in reasons and len(reasons) < _KEPT:
+            reasons.append(why)
+
+
+_KEPT = 5
+
+
+def is_foreign(module: str, filename: str) -> bool:
+    """Say whether a function belongs to Python, torch or us, and so to nobody's training."""
+    top = module.partition(".")[0]
+    return top in _NEVER or top in _STANDARD or filename.startswith((_OURS, "<frozen"))
+
+
+def used_by(code: types.CodeType) -> frozenset[str]:
+    """Give every name that a function's code uses."""
+    return frozenset(
+        (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars, code.co_name)
+    )
+
+
+def loop_plans(
+    code: types.CodeType, module: str, specs: list[Spec], findings: Findings
+) -> tuple[Plan, ...]:
+    """Plan how to observe the loops of a function; the first adapter that fits a loop has it."""
+    used = used_by(code)
+    calls = {call for spec in specs for call in spec.gradient_calls}
+    if not used & {"grad", *calls}:
+        return ()
+    body = body_of(code)
+    if body is None:
+        return ()
+    where = name_of_code(code)
+    plans: dict[tuple[str, int], Plan] = {}
+    for spec, loop in _fitting(find_loops(body, calls), used, module, where, specs, findings):
+        key = loop.subject, loop.body[0]
+        if key not in plans:
+            name = where if not plans else f"{where}:{loop.subject}"
+            plans[key] = Plan(spec, loop, code, name, _names(spec, loop))
+    return tuple(plans.values())
+
+
+def _fitting(
+    loops: tuple[GradientLoop, ...],
+    used: frozenset[str],
+    module: str,
+    where: str,
+    specs: list[Spec],
+    findings: Findings,
+) -> Iterator[tuple[Spec, GradientLoop]]:
+    for spec in specs:
+        for loop in loops:
+            lacking = _lacking(spec, loop, used, module, where)
+            if lacking is None:
+                yield spec, loop
+            else:
+                findings.miss(spec.name, f"the loop over {loop.subject} in {where} {lacking}")
+
+
+def _lacking(
+    spec: Spec, loop: GradientLoop, used: frozenset[str], module: str, where: str
+) -> str | None:
+    if not spec.fits_names(module, where.rpartition(".")[2]):
+        return "has another name or module"
+    if spec.subject and loop.subject not in spec.subject:
+        return f"moves none of {', '.join(spec.subject)}"
+    missing = spec.missing_names(used)
+    return None if missing is None else f"uses none of {', '.join(missing)}"
+
+
+def _names(spec: Spec, loop: GradientLoop) -> frozenset[str]:
+    guesses = loop.guesses
+    expressions = (*spec.expressions(), *guesses.bounds, *guesses.steps)
+    plain = {loop.subject, *guesses.added_to, *guesses.made_from}
+    return roots(expressions) | plain

@@ -1,0 +1,129 @@
+"""From the locals of a function to the roles of a call and the numbers that its code declares."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from pertdbg.agent.adapter import Missing, number_in, thing_in
+from pertdbg.agent.base import dtype_of, shape_of
+from pertdbg.agent.probe import Roles
+from pertdbg.agent.seams.calls import Numbers, Scene
+from pertdbg.agent.seams.image import difference
+from pertdbg.agent.seams.plans import Plan
+from pertdbg.agent.seams.spec import Spec
+from pertdbg.agent.tensors import is_tensor
+from pertdbg.record import Unknown
+
+Scope = Mapping[str, Any]
+
+
+def subject_of(plan: Plan, scope: Scope) -> torch.Tensor | None:
+    """Give the tensor that a loop moves; None while there is none, or if it is a parameter."""
+    found = first_tensor(plan.spec.delta or (plan.loop.subject,), scope)
+    if found is None or issubclass(type(found), torch.nn.Parameter):
+        return None
+    dtype = dtype_of(found)
+    return found if dtype.is_floating_point or dtype.is_complex else None
+
+
+def first_tensor(expressions: Iterable[str], scope: Scope, like: Any = None) -> Any:
+    """Give the first tensor that one of the expressions stands for, of the shape of another."""
+    for expression in expressions:
+        try:
+            value = thing_in(expression, scope)
+        except Missing:
+            continue
+        if is_tensor(value) and (like is None or shape_of(value) == shape_of(like)):
+            return value
+    return None
+
+
+def scene_of(
+    plan: Plan, scope: Scope, numbers: Numbers, first: weakref.ref[Any] | None = None
+) -> Scene:
+    """Say what stands in the roles.
+
+    Args:
+        plan: The loop.
+        scope: The function's locals.
+        numbers: What the code declares.
+        first: The subject as it was first: the original of an argument that is itself moved.
+    """
+    subject = subject_of(plan, scope)
+    if subject is None:
+        return Scene()
+    guesses, spec = plan.loop.guesses, plan.spec
+    form = spec.form or ("delta" if guesses.is_delta else "image")
+    clean = first_tensor(spec.input, scope, subject)
+    if clean is None:
+        names = guesses.added_to if form == "delta" else guesses.made_from
+        clean = first_tensor(names, scope, subject)
+    if clean is None and form == "image" and plan.loop.parameter and first is not None:
+        clean = first()
+    if form == "delta" or clean is None:
+        perturbed = first_tensor(spec.perturbed_input, scope)
+        return Scene(Roles(subject, clean, perturbed))
+    return image_scene(subject, clean, numbers.bound)
+
+
+def image_scene(perturbed: Any, clean: Any, bound: float | None = None) -> Scene:
+    """Say what stands in the roles where delta is a perturbed tensor minus the clean one."""
+    try:
+        delta = difference(perturbed, clean, bound)
+    except (RuntimeError, TypeError) as error:  # such as two devices, or a sparse tensor
+        why = f"perturbed minus clean: {str(error).partition(chr(10))[0][:200]}"
+        return Scene(Roles(None, clean, perturbed), (Unknown("delta", why),))
+    return Scene(Roles(delta, clean, perturbed), image=True)
+
+
+def numbers_of(
+    spec: Spec, scope: Scope, bounds: Iterable[str] = (), steps: Iterable[str] = ()
+) -> Numbers:
+    """Read the numbers that the code declares.
+
+    Args:
+        spec: The adapter, whose expressions come first.
+        scope: What its names stand for.
+        bounds: Expressions that the source limits each element to.
+        steps: Expressions that the source multiplies the gradient by.
+    """
+    rate, _ = first_number((*spec.learning_rate, *steps), scope)
+    bound, _ = first_number(bounds, scope)
+    unknown: tuple[Unknown, ...] = ()
+    if bound is None:
+        bound, expression = first_number(spec.bound, scope)
+        if bound is not None and not _each_element(spec, scope):
+            why = f"{expression} = {bound:g} limits another norm than that of each element"
+            bound, unknown = None, (Unknown("delta.bound", why),)
+    kind = spec.bound_kind or "always"
+    return Numbers(bound, None if bound is None else kind, rate, unknown)
+
+
+def first_number(expressions: Iterable[str], scope: Scope) -> tuple[float | None, str]:
+    """Give the first finite number that one of the expressions comes to, and the expression."""
+    for expression in expressions:
+        try:
+            value = number_in(expression, scope)
+        except Missing:
+            continue
+        if value is not None and math.isfinite(value):
+            return value, expression
+    return None, ""
+
+
+def _each_element(spec: Spec, scope: Scope) -> bool:
+    """Say whether the bound limits each element: the norm is the maximum's."""
+    for expression in spec.norm_name:
+        try:
+            value = thing_in(expression, scope)
+        except Missing:
+            continue
+        if isinstance(value, (int, float)):
+            return value == math.inf
+        return "inf" in (value if isinstance(value, str) else type(value).__name__).lower()
+    return spec.norm == "inf"

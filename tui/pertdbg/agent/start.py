@@ -1,0 +1,104 @@
+"""Running a scenario under the agent: from the config to the target's exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+from pertdbg.agent.config import Config
+from pertdbg.agent.notice import say
+from pertdbg.agent.run import Run
+from pertdbg.errors import PertdbgError
+
+_OURS = str(Path(__file__).parent) + os.sep
+
+Progress = Callable[[str], None]
+
+
+def run(config: Config, progress: Progress | None = None) -> int:
+    """Run the scenario in this process and record it.
+
+    What the scenario raises is shown as Python shows it, without frames of ours.
+
+    Args:
+        config: What to run and where to record.
+        progress: Called with a few words while loading and after each call.
+
+    Returns:
+        The exit status that the scenario would have as a script; 2 where it could not start.
+
+    Raises:
+        PertdbgError: The recording can't be made; nothing has run.
+    """
+    observed = Run(config, progress)
+    try:
+        status, text = _outcome(lambda: _perform(config, observed))
+        observed.end(status, text)
+    finally:
+        observed.remove()
+    if status == 2 and observed.calls == 0:
+        with contextlib.suppress(OSError):
+            Path(config.recording).unlink()
+    return status
+
+
+def _perform(config: Config, observed: Run) -> None:
+    observed.loading("importing torch")
+    import torch
+
+    from pertdbg.scenario.run import prepare
+
+    observed.ready(torch.__version__)
+    prepared = prepare(Path(config.scenario), config.steps, observed.loading)
+    observed.watch(prepared.layer_class, prepared.adapter)
+    observed.loading("waiting for the first call")
+    prepared.run()
+
+
+def _outcome(perform: Callable[[], None]) -> tuple[int, str]:
+    """Run and tell how it ended: an exit status and the last words."""
+    try:
+        perform()
+    except SystemExit as stop:
+        return _status(stop)
+    except PertdbgError as error:
+        say(str(error))
+        return 2, str(error)
+    except KeyboardInterrupt as error:
+        _show(error)
+        return 128 + signal.SIGINT, "KeyboardInterrupt"
+    except BaseException as error:  # noqa: BLE001 - as the interpreter does at a script's end
+        _show(error)
+        return 1, f"{type(error).__name__}: {error}"
+    return 0, ""
+
+
+def _status(stop: SystemExit) -> tuple[int, str]:
+    """Read the exit status as the interpreter does: text goes to stderr and means 1."""
+    if stop.code is None:
+        return 0, ""
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF, ""
+    sys.stderr.write(f"{stop.code}\n")
+    return 1, str(stop.code)
+
+
+def _show(error: BaseException) -> None:
+    """Show the traceback through `sys.excepthook`, which the target may have set."""
+    error.__traceback__ = _without_ours(error.__traceback__)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """Leave the frames of the agent out of a traceback."""
+    if trace is None:
+        return None
+    rest = _without_ours(trace.tb_next)
+    if trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        return rest
+    return types.TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)

@@ -1,0 +1,90 @@
+"""Status bar: which call is shown, and what the target does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pertdbg.app.lines import Line, Piece, clip, length
+from pertdbg.app.numbers import count, seconds
+from pertdbg.output.safe import printable
+from pertdbg.record import CallRecord
+from pertdbg.session import Session, State
+
+_STYLES = {
+    State.LOADING: "note",
+    State.RUNNING: "note",
+    State.STOPPED: "ok",
+    State.ENDED: "strong",
+    State.REPLAY: "strong",
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a target that runs free has come."""
+
+    calls: int
+    rate: float | None
+    """Calls a second; None before it can be told."""
+
+
+def status(
+    session: Session, record: CallRecord | None, progress: Progress, hint: str, width: int
+) -> Line:
+    """Write the bar: the call (or a hint) at the left, the state at the right."""
+    state: Line = clip(_state(session, progress), width - 2)
+    room = width - length(state) - 3
+    left: list[Piece] = [(printable(hint), "warn")] if hint else _call(session, record)
+    line: Line = [(" ", "")]
+    for text, style in left:
+        if len(line) > 1 and length([*line, (text, style)]) + 2 > room:
+            break
+        line += [(text, style), ("  ", "")]
+    line = clip(line[:-1], max(room, 1))
+    gap = width - length(line) - length(state) - 1
+    return [*line, (" " * max(gap, 1), ""), *state, (" ", "")]
+
+
+def _call(session: Session, record: CallRecord | None) -> list[Piece]:
+    name = printable(session.target_name)
+    if record is None:
+        return [(name, "label")]
+    return [
+        (f"call {count(record.call)}", "strong"),
+        (f"batch {count(record.batch)} step {count(record.step)}", ""),
+        (printable(record.layer), "label"),
+        (name, "label"),
+        *([(f"rank {record.rank}", "label")] if record.rank else []),
+    ]
+
+
+def _state(session: Session, progress: Progress) -> Line:
+    style = _STYLES[session.state]
+    word = session.state.value.upper()
+    return [(word, style), *((" " + text, "") for text in _details(session, progress))]
+
+
+def _details(session: Session, progress: Progress) -> list[str]:
+    if session.state is State.LOADING:
+        return [printable(session.loading), seconds(session.elapsed)]
+    if session.state is State.RUNNING:
+        rate = [] if progress.rate is None else [f"{progress.rate:,.0f}/s"]
+        return [f"{count(progress.calls)} calls", *rate, seconds(session.elapsed)]
+    if session.state is State.ENDED and session.ended is not None:
+        return [printable(session.ended.text.removeprefix("ended").lstrip(", "))]
+    if session.state is State.REPLAY:
+        return [text for text in [_recorded_end(session)] if text]
+    return []
+
+
+def _recorded_end(session: Session) -> str:
+    """Say how the recorded run ended, where that is worth a word."""
+    recording = session.recording
+    if recording is None:
+        return ""
+    meta = recording.meta
+    if meta.exit_text:
+        return printable(meta.exit_text)
+    if meta.exit_status is not None:
+        return f"exit status {meta.exit_status}"
+    return "" if meta.clean_close else "not closed by its writer"

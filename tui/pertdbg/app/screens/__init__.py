@@ -1,0 +1,1 @@
+"""Screens: the one with the panels, and the dialogs over it."""

@@ -1,0 +1,248 @@
+"""A cursor over a session's records, shown on the screen and moved as the target goes on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.reactive import var
+from textual.screen import Screen
+from textual.timer import Timer
+
+from pertdbg.app import keymap
+from pertdbg.app.clock import Clock
+from pertdbg.app.keys import APP_BINDINGS, GROUPS, SCROLLING
+from pertdbg.app.numbers import seconds
+from pertdbg.app.screens.main import MainScreen
+from pertdbg.app.store import Store, View, look
+from pertdbg.app.widgets.bars import Timeline
+from pertdbg.errors import PertdbgError
+from pertdbg.output.safe import printable
+from pertdbg.session import Event, Loading, Running, Session, State
+
+_REPAINTS = 15
+"""Repaints a second while the target runs free."""
+
+_HINT = 3.0
+"""Seconds that a hint stays in the status bar."""
+
+
+class Viewer(App[int]):
+    """Shows a session call by call; its one state is the cursor."""
+
+    TITLE = "pertdbg"
+    CSS_PATH = "app.tcss"
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
+        (0, "-tiny"),
+        (40, "-small"),
+        (60, "-narrow"),
+        (100, "-normal"),
+        (160, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
+        (0, "-flat"),
+        (10, "-low"),
+        (16, "-short"),
+        (32, "-tall"),
+        (50, "-grand"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
+
+    cursor = var(0)
+    """Id of the call that is shown; 0 before the first."""
+
+    def __init__(self, session: Session) -> None:
+        """Prepare the app; the target is started when the screen is there."""
+        super().__init__()
+        self.session = session
+        self.store = Store(session)
+        self.main = MainScreen(empty=not self.store.head)
+        self.clock = Clock()
+        self.follow = True
+        """Whether the cursor keeps up with the head."""
+        self.stepping = False
+        """Whether the target was sent to its next call and has not stopped there yet."""
+        self.owed = 0
+        """Calls asked for while the target was on its way to the one before."""
+        self.interrupted = False
+        """Whether the target was interrupted since it last went on."""
+        self.own_keys: dict[str, str] = {}
+        self._shown_head = 0
+        self._hint = ""
+        self._hint_timer: Timer | None = None
+        self._session_closed = False
+        self.store.refresh()
+        if session.state is State.REPLAY:
+            self.follow = False
+            self.set_reactive(Viewer.cursor, min(1, self.store.head))
+        self.show()  # before there is a screen, so that its first frame is full
+
+    def get_default_screen(self) -> Screen[None]:
+        """Begin with the panels."""
+        return self.main
+
+    async def on_mount(self) -> None:
+        """Take up a person's keys, show what is there, and start the target."""
+        if self.no_color:
+            for name in [name for name in self.available_themes if "ansi" in name]:
+                self.unregister_theme(name)  # black on black without colours (seen in 8.2)
+        self._take_keys()
+        self._ticks = self.set_interval(1 / _REPAINTS, self._tick, pause=True)
+
+    @on(MainScreen.Ready)
+    def _begin(self) -> None:
+        self._keep_time()
+        self.run_worker(self._listen(), exclusive=True)
+        self.set_timer(0.5, _settle)
+
+    def _take_keys(self) -> None:
+        self.own_keys, problems = keymap.load(keymap.keys_file())
+        self.set_keymap(self.own_keys)
+        for problem in problems:
+            self.notify(printable(problem), severity="warning", timeout=10, markup=False)
+
+    async def _listen(self) -> None:
+        """Start the target and follow what happens to it."""
+        try:
+            await self.session.start()
+        except PertdbgError as error:
+            self.exit(return_code=2, message=Text(f"pertdbg: {error}"))
+            return
+        self.session.look(self.main.looks())
+        async for event in self.session.events():
+            self._hear(event)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Running):
+            self.clock.restart()
+        elif isinstance(event, Loading):
+            self.show()
+        else:
+            self.stepping = False
+            self.session.look(self.main.looks())
+            self._catch_up()
+            self._step_on()
+        self._keep_time()
+
+    def _step_on(self) -> None:
+        """Send the target to a call that was asked for meanwhile."""
+        if self.owed and self.session.state is State.STOPPED:
+            self.owed -= 1
+            self.stepping = True
+            self.session.next()
+        else:
+            self.owed = 0
+
+    def _catch_up(self) -> None:
+        """Read what is new, and move the cursor along where it follows."""
+        self.store.refresh()
+        if self.store.problem:
+            self.hint(self.store.problem)
+        before = self.cursor
+        if self.follow or not before:
+            self.move(self.store.head)
+        if self.cursor == before:
+            self.show()
+
+    def _keep_time(self) -> None:
+        """Let the clock tick only while something moves by itself."""
+        moving = self.session.state in (State.LOADING, State.RUNNING) or self.store.filling
+        (self._ticks.resume if moving else self._ticks.pause)()
+
+    def _tick(self) -> None:
+        self.store.refresh()
+        if self.store.head != self._shown_head or not self.store.head:
+            self._catch_up()
+        else:
+            self.main.panels["output"].renew()
+            self._show_bars()
+        self._keep_time()
+
+    @property
+    def view(self) -> View:
+        """What there is to see at the cursor."""
+        return look(self.store, self.cursor)
+
+    def move(self, id_: int) -> None:
+        """Move the cursor to a call, as far as there are calls."""
+        if id_ < self.store.head:
+            self.owed = 0
+        self.cursor = min(max(id_, min(1, self.store.head)), self.store.head)
+
+    def watch_cursor(self) -> None:
+        """Show the call under the cursor."""
+        if self.is_attached:
+            self.show()
+
+    def show(self) -> None:
+        """Show the call under the cursor everywhere."""
+        self._shown_head = self.store.head
+        progress = self.clock.see(self.store.head)
+        self.main.show(self.view, progress, self._hint, self._loading())
+
+    def _show_bars(self) -> None:
+        self.main.show_bars(self.view, self.clock.see(self.store.head), self._hint)
+
+    def _loading(self) -> str:
+        """Say what happens, or happened, instead of a first call."""
+        session = self.session
+        if session.state is State.REPLAY:
+            return "this recording holds no calls"
+        if session.state is State.ENDED:
+            how = session.ended.text if session.ended is not None else "ended"
+            return f"no call was made: {how}"
+        return f"{session.loading}… {seconds(session.elapsed)}"
+
+    def hint(self, text: str) -> None:
+        """Say something for a moment in the status bar."""
+        self._hint = text
+        if self._hint_timer is not None:
+            self._hint_timer.stop()
+        self._hint_timer = self.set_timer(_HINT, self._drop_hint)
+        self._show_bars()
+
+    def _drop_hint(self) -> None:
+        self._hint = ""
+        self._show_bars()
+
+    @on(Timeline.Chosen)
+    def _chosen(self, event: Timeline.Chosen) -> None:
+        self.follow = event.id == self.store.head
+        self.move(event.id)
+
+    @on(MainScreen.Rearranged)
+    def _rearranged(self) -> None:
+        self.session.look(self.main.looks())
+        self.show()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002 - Textual's
+        """Put every action, and the themes, into the palette."""
+        panel = self.main.panels[self.main.chosen]
+        for commands in GROUPS.values():
+            for command in commands:
+                owner = panel if commands is SCROLLING else self
+                run = partial(self.run_action, command.action, owner)
+                yield SystemCommand(f"{command.label}: {command.says}", command.id, run)
+        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+
+    async def on_unmount(self) -> None:
+        """Leave no process behind, however the app ends."""
+        await self.close_session()
+
+    async def close_session(self) -> None:
+        """End the target, and let go of the recording; once."""
+        if not self._session_closed:
+            self._session_closed = True
+            await self.session.close()
+
+
+def _settle() -> None:
+    """Spare the collector what lives as long as the app: its pauses are the longest ones."""
+    gc.collect()
+    gc.freeze()

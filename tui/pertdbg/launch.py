@@ -1,0 +1,105 @@
+"""Starting what the command line asked for: the app on a session, or a recorded run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pertdbg.agent.config import Config, Durable, Facts
+from pertdbg.errors import PertdbgError
+from pertdbg.session import LiveSession, Session
+
+
+def live_session(path: Path, *, steps: int | None, facts: Facts, command: str) -> Session:
+    """Prepare a session on a scenario, after checking its file.
+
+    Raises:
+        PertdbgError: The file has errors; the text lists them all.
+    """
+    config, title, about = _config(path, Path(), steps, facts, "kill", command)
+    return LiveSession(config, path.name, title, about)
+
+
+def run_app(session: Session) -> int:
+    """Run the app on a session until it is quit; gives the exit status of the command."""
+    from pertdbg.app.app import PertdbgApp
+
+    app = PertdbgApp(session)
+    app.run()  # closes the session when it goes
+    ended = session.ended
+    if ended is not None and ended.could_not_start:
+        raise PertdbgError(ended.text)
+    return app.return_code or 0
+
+
+def record_scenario(
+    path: Path,
+    output: Path | None,
+    *,
+    steps: int | None,
+    facts: Facts,
+    durable: Durable,
+    command: str,
+) -> int:
+    """Run a scenario in this process and record it; gives its exit status.
+
+    Raises:
+        PertdbgError: The scenario or the place to write is not usable; nothing has run.
+    """
+    from pertdbg.agent.start import run
+
+    target = _free(path.stem) if output is None else output
+    config, _, _ = _config(path, target, steps, facts, durable, command)
+    progress = _Progress() if sys.stderr.isatty() else None
+    status = run(config, progress)
+    if progress is not None:
+        progress.clear()
+    print(target.resolve(), flush=True)  # noqa: T201 - the contract of `record`
+    return status
+
+
+class _Progress:
+    """One line on the terminal that says how far a recorded run is."""
+
+    def __call__(self, text: str) -> None:
+        """Replace the line."""
+        sys.stderr.write(f"\r\x1b[Kpertdbg: {text}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _config(
+    path: Path, recording: Path, steps: int | None, facts: Facts, durable: Durable, command: str
+) -> tuple[Config, str, str]:
+    from pertdbg.scenario.load import load  # brings pydantic, which a replay does not need
+
+    scenario = load(path)
+    meta: dict[str, Any] = {
+        "command": command,
+        "target": path.name,
+        "title": scenario.title,
+        "about": scenario.about,
+    }
+    config = Config(
+        recording=str(recording.resolve()),
+        scenario=str(path.resolve()),
+        steps=steps,
+        facts=facts,
+        durable=durable,
+        meta=meta,
+    )
+    return config, scenario.title, scenario.about
+
+
+def _free(stem: str) -> Path:
+    """Find a name that is not taken: a recording is never written over."""
+    path, number = Path(f"{stem}.pertdbg"), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{stem}-{number}.pertdbg")
+    return path
