@@ -197,6 +197,18 @@ def test_the_source_panel_marks_the_current_line() -> None:
     assert "/home/me/layer.py:33" in text[0]
 
 
+def test_the_source_panel_leaves_out_the_rest_of_a_docstring_but_never_the_current_line() -> None:
+    code = 'def f(self):\n    """One.\n\n    Two.\n    """\n    return 1\n'
+    layer = LayerSource("pert", "C", "f.py", 40, code)
+
+    def rows(current: int) -> list[str]:
+        lines, _ = source(layer, current, 60)
+        return ["".join(text for text, _ in line)[2:6].strip() for line in lines[1:]]
+
+    assert rows(45) == ["40", "41", "45"]
+    assert rows(43) == ["40", "41", "43", "45"]
+
+
 def test_source_is_coloured_without_being_changed() -> None:
     lines = coloured(SOURCE)
     assert plain(lines) == SOURCE.rstrip("\n")

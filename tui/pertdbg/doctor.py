@@ -12,6 +12,8 @@ import sqlite3
 import sys
 import tempfile
 
+from pertdbg.app.keymap import keys_file
+
 _REQUIRED = ("torch", "numpy", "textual", "rich", "click", "pydantic", "safetensors")
 _OPTIONAL = {"scikit-learn": "the scenario digits-pgd; `pip install 'pertdbg[digits]'`"}
 
@@ -71,7 +73,11 @@ def _notes() -> list[str]:
     size = shutil.get_terminal_size()
     terminal = f"terminal {size.columns}x{size.lines}" if sys.stdout.isatty() else "no terminal"
     colour = ", NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
-    notes = [f"{terminal}, encoding {locale.getpreferredencoding(False)}{colour}"]
+    keys = keys_file()
+    notes = [
+        f"{terminal}, encoding {locale.getpreferredencoding(False)}{colour}",
+        f"your own keys: {keys}" + ("" if keys.exists() else ", which is not there yet"),
+    ]
     for name, use in _OPTIONAL.items():
         text, well = _package(name)
         notes.append(text if well else f"{name} is not installed; it is for {use}")

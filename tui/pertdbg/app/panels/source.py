@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import io
 import keyword
+import textwrap
 import tokenize
 
 from pertdbg.app.lines import Line, clip
@@ -28,13 +30,35 @@ def source(layer: LayerSource | None, current: int | None, width: int) -> tuple[
     title: Line = clip([(place, "dim")], width)
     if layer.source is None:
         return [title, [("the source could not be read", "dim")]], 0
+    first = layer.first_line or 1
+    folded = {first + row for row in docstring_rows(layer.source)} - {current}
     lines, index = [title], 0
-    for number, code in enumerate(coloured(layer.source), layer.first_line or 1):
+    for number, code in enumerate(coloured(layer.source), first):
+        if number in folded:
+            continue
         here = number == current
         index = len(lines) if here else index
         gutter = f"{'>' if here else ' '}{number:4} "
         lines.append(clip([(gutter, "mark" if here else "dim"), *code], width))
     return lines, index
+
+
+@functools.lru_cache(maxsize=8)
+def docstring_rows(code: str) -> range:
+    """Give the rows of a function's docstring after its first, which the panel leaves out.
+
+    The line numbers beside the code tell that something is not shown.
+    """
+    try:
+        function = ast.parse(textwrap.dedent(code)).body[0]
+    except (SyntaxError, IndexError, ValueError):
+        return range(0)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return range(0)
+    first = function.body[0]
+    if ast.get_docstring(function) is None:
+        return range(0)
+    return range(first.lineno, first.end_lineno or first.lineno)
 
 
 @functools.lru_cache(maxsize=8)
