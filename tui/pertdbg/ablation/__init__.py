@@ -1,0 +1,1 @@
+"""Ablation: a scenario run again without a guard, in a process of its own, and compared."""

@@ -1,0 +1,1 @@
+"""Guards: the operations of an update whose only job is protection; found, and taken out."""
