@@ -1,6 +1,6 @@
 """Runs scenarios, observed by the agent or not, and says bit for bit what the target came to.
 
-``python _fidelity.py observed|plain STEPS SCENARIO...`` prints one JSON object: for each scenario
+``python _fidelity.py observed|plain SCENARIO:CALLS...`` prints one JSON object: for each scenario
 a list of digests, one a call and one at the end. A witness of our own stands in the layer's class
 in both kinds of run, below the agent.
 """
@@ -118,12 +118,14 @@ def run_one(name: str, steps: int, observed: bool, folder: Path) -> list[Any]:
 
 
 def main() -> None:
-    mode, steps, *names = sys.argv[1:]
+    mode, *wanted = sys.argv[1:]
+    calls = dict(each.split(":") for each in wanted)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         sink = sys.stdout
         sys.stdout = sys.stderr
-        runs = {n: run_one(n, int(steps), mode == "observed", Path(folder)) for n in names}
+        observed = mode == "observed"
+        runs = {name: run_one(name, int(n), observed, Path(folder)) for name, n in calls.items()}
         sys.stdout = sink
     print(json.dumps(runs))
 

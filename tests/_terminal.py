@@ -85,8 +85,9 @@ class Terminal:
         return self.text
 
     def settle(self, quiet: float = 0.3) -> str:
-        """Read until nothing more comes."""
-        while self._read(quiet):
+        """Read until nothing more comes, or only a cursor blinks."""
+        deadline = time.monotonic() + 3
+        while self._read(quiet) and time.monotonic() < deadline:
             pass
         return self.text
 

@@ -13,18 +13,22 @@ import pytest
 
 from pertdbg.scenario.library import listing
 
-CALLS = 200
 SCENARIOS = [
     name
     for name, _ in listing()
     if name != "digits-pgd" or importlib.util.find_spec("sklearn") is not None
 ]
+ALWAYS_WHOLE = {"sift", "sift-fp16", "sift-bf16", "nan-gradient", "in-place-alias", "digits-pgd"}
+"""Run at full length by default too; the others are with ``--whole``."""
+
+Runs = tuple[dict[str, list[Any]], dict[str, list[Any]]]
 
 
-def run(mode: str) -> dict[str, list[Any]]:
+def run(mode: str, calls: dict[str, int]) -> dict[str, list[Any]]:
     script = Path(__file__).with_name("_fidelity.py")
+    wanted = [f"{name}:{number}" for name, number in calls.items()]
     done = subprocess.run(
-        [sys.executable, str(script), mode, str(CALLS), *SCENARIOS], capture_output=True, text=True
+        [sys.executable, str(script), mode, *wanted], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
     runs: dict[str, list[Any]] = json.loads(done.stdout)
@@ -32,20 +36,20 @@ def run(mode: str) -> dict[str, list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def runs() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    return run("plain"), run("observed")
+def runs(request: pytest.FixtureRequest) -> Runs:
+    whole = request.config.getoption("--whole")
+    calls = {name: 200 if whole or name in ALWAYS_WHOLE else 24 for name in SCENARIOS}
+    return run("plain", calls), run("observed", calls)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_values_versions_random_state_exceptions_and_lifetimes_are_those_without_the_agent(
-    name: str, runs: tuple[dict[str, list[Any]], dict[str, list[Any]]]
+    name: str, runs: Runs
 ) -> None:
     plain, observed = (mode[name] for mode in runs)
     for number, (without, with_) in enumerate(zip(plain, observed, strict=True), 1):
         assert with_ == without, f"{name} differs at call {number} of {len(plain)}"
 
 
-def test_the_comparison_covers_as_many_calls_as_it_says(
-    runs: tuple[dict[str, list[Any]], dict[str, list[Any]]],
-) -> None:
-    assert len(runs[0]["sift"]) == CALLS + 1
+def test_the_comparison_covers_as_many_calls_as_it_says(runs: Runs) -> None:
+    assert len(runs[0]["sift"]) == 200 + 1

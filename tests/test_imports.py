@@ -24,6 +24,8 @@ RULES = {
     "pertdbg.app": STACK | {"pydantic"},
     "pertdbg.cli": STACK | {"textual", "rich", "pydantic"},
     "pertdbg.scenario.load": STACK | {"textual"},
+    "pertdbg.guards": STACK | SCREEN,
+    "pertdbg.ablation.ablate": STACK | {"textual", "rich", "click"},
     "pertdbg.agent": SCREEN,
 }
 """For each module and those below it: what must not come along."""
