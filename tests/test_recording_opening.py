@@ -16,8 +16,11 @@ from pertdbg.recording import columns, schema
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.writer import Recorder
 
-FIRST_RELEASED_TABLES = "728979ea061eaf430506945867d7b021bfe3dcac139d94e57005afa63df339ba"
+FIRST_RELEASED_TABLES = "79ede1e8d6249656733772f32514f4916d828cd621f2ef6b534edc9f54789fb3"
 """SHA-256 of the statements that make the tables of format 1.0."""
+
+TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+TABLE_INFO = "SELECT * FROM pragma_table_info(?)"
 
 
 @pytest.fixture
@@ -69,7 +72,7 @@ def test_a_recording_of_a_newer_version_says_to_update(path: Path) -> None:
         "CREATE TABLE more(a, b GENERATED ALWAYS AS (zeroblob(900000000)))",
         "CREATE INDEX more ON call(abs(batch))",
         "CREATE VIRTUAL TABLE more USING fts5(a)",
-        "DROP INDEX call_place",
+        "DROP INDEX mark_call",
         "ALTER TABLE call ADD COLUMN more",
         "DROP TABLE layer; CREATE VIEW layer AS SELECT 1 AS id",
     ],
@@ -125,9 +128,15 @@ def test_the_tables_do_not_change_without_a_change_of_the_version() -> None:
 def test_the_file_describes_itself_to_people_who_read_it_with_sqlite(path: Path) -> None:
     connection = sqlite3.connect(path)
     described = connection.execute("SELECT name, path, type, unit, doc FROM scalar ORDER BY id")
-    names = [row[0] for row in described]
-    table = [row[1] for row in connection.execute("PRAGMA table_info(call)")]
-    assert [*names, "crc"] == table
+    names = [row[0] if "." in row[0] else f"call.{row[0]}" for row in described]
+    tables = {row[0] for row in connection.execute(TABLE_NAMES)} - {"scalar"}
+    assert len(tables) == 13
+    for table in tables:
+        columns = [f"{table}.{row[1]}" for row in connection.execute(TABLE_INFO, (table,))]
+        assert [
+            *(name for name in names if name.startswith(f"{table}.")),
+            f"{table}.crc",
+        ] == columns
     norms = connection.execute("SELECT gradient_norm FROM call WHERE update_created = 0").fetchall()
     assert [norm for (norm,) in norms] == [
         _records.healthy(ident).gradient.norm for ident in range(2, 21)

@@ -1,4 +1,4 @@
-"""The benchmark: ``python tests/bench [steps|screen|recording ...]``.
+"""The benchmark: ``python tests/bench [steps|screen|recording|scale ...]``.
 
 Everything is a ratio against a baseline of the same run, alternating with it, and the median of
 several rounds; absolute times move with the machine.
@@ -14,12 +14,13 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import recording, screen, steps
+from bench import recording, scale, screen, steps
 
 PARTS: dict[str, Callable[[], None]] = {
     "steps": steps.main,
     "screen": screen.main,
     "recording": recording.main,
+    "scale": scale.main,
 }
 
 

@@ -78,7 +78,7 @@ def values_of(tensor: torch.Tensor, sight: Sight | None, *, use_numpy: bool) -> 
     if sight is not None and sight.memory is not None and use_numpy and numpy is not None:
         address, kind = sight.memory
         return Values(tensor, _array(address, kind, math.prod(sight.shape)), sight.shape)
-    _refuse_unreadable(tensor)
+    refuse_unreadable(tensor)
     dense = _dense(tensor)
     return _values(dense, private=dense is not tensor, use_numpy=use_numpy)
 
@@ -149,7 +149,12 @@ def _values(dense: torch.Tensor, *, private: bool, use_numpy: bool) -> Values:
     return Values(dense, array, shape, private)
 
 
-def _refuse_unreadable(tensor: torch.Tensor) -> None:
+def refuse_unreadable(tensor: torch.Tensor) -> None:
+    """Say why a tensor's values can't be read.
+
+    Raises:
+        NotKnown: They can't.
+    """
     reason = wrapping(tensor)
     if reason:
         raise NotKnown(reason)

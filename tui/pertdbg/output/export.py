@@ -1,4 +1,4 @@
-"""All records of a recording for other tools: CSV with a row for each call, or JSON with a line."""
+"""All records of a recording: CSV with a row for each call, JSON with a line, or a report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import io
 import json
-import os
 import sys
 import types
 import typing
@@ -15,12 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pertdbg.errors import PertdbgError
+from pertdbg.output.files import write_file
+from pertdbg.output.html import page
 from pertdbg.output.lines import write_lines
 from pertdbg.output.safe import printable
 from pertdbg.record import CallRecord, to_json
 from pertdbg.recording.reader import DamagedRecord, Recording
 
-Form = Literal["csv", "jsonl"]
+Form = Literal["csv", "jsonl", "html"]
 
 _FORMULA = ("=", "+", "-", "@")
 
@@ -30,7 +31,7 @@ def export(file: Path, form: Form, output: Path | None) -> None:
 
     Args:
         file: The recording.
-        form: `csv` or `jsonl`.
+        form: `csv` or `jsonl`, or `html` for a page that people read.
         output: The file to make or replace; standard output if None.
 
     Raises:
@@ -39,14 +40,24 @@ def export(file: Path, form: Form, output: Path | None) -> None:
     """
     damaged: list[int] = []
     with Recording.open(file) as recording:
-        lines = (csv_lines if form == "csv" else json_lines)(recording, damaged)
+        lines = _lines(recording, form, damaged)
         if output is None:
             write_lines(lines, sys.stdout)
         else:
-            _to_file(lines, output, file)
+            write_file(
+                output,
+                (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines),
+                recording=file,
+            )
     if damaged:
         some = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
         raise PertdbgError(f"{file}: {len(damaged)} damaged records were left out: {some}")
+
+
+def _lines(recording: Recording, form: Form, damaged: list[int]) -> Iterator[str]:
+    if form == "html":
+        return page(recording)
+    return (csv_lines if form == "csv" else json_lines)(recording, damaged)
 
 
 def json_lines(recording: Recording, damaged: list[int]) -> Iterator[str]:
@@ -116,18 +127,3 @@ def _csv_line(cells: list[str]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(cells)
     return line.getvalue()
-
-
-def _to_file(lines: Iterator[str], output: Path, recording: Path) -> None:
-    """Write beside the target and move it there, so that a failure leaves nothing half done."""
-    if output.exists() and output.samefile(recording):
-        raise PertdbgError(f"{output} is the recording itself: choose another name")
-    draft = output.with_name(f".{output.name}.{os.getpid()}.new")
-    try:
-        with draft.open("w", encoding="utf-8", newline="") as stream:
-            write_lines(lines, stream)
-        draft.replace(output)
-    except OSError as error:
-        raise PertdbgError(f"cannot write {output}: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from pertdbg.errors import PertdbgError
+from pertdbg.output.find import chosen
 from pertdbg.output.lines import write_lines
 from pertdbg.output.text import describe
 from pertdbg.record import CallRecord, to_json
@@ -36,25 +37,10 @@ def show(
     with Recording.open(file) as recording:
         if rank is not None and rank != recording.meta.rank:
             raise PertdbgError(f"{file} is of rank {recording.meta.rank}, not of rank {rank}")
-        record = recording.record(_chosen(recording, call, layer))
+        write_lines((f"pertdbg: {file}: {text}" for text in recording.notices()), sys.stderr)
+        record = recording.record(chosen(recording, call, layer))
     write_lines(_json(record) if as_json else describe(record), sys.stdout)
 
 
 def _json(record: CallRecord) -> list[str]:
     return [json.dumps(to_json(record), indent=2, allow_nan=False)]
-
-
-def _chosen(recording: Recording, call: int | None, layer: str | None) -> int:
-    names = [known.name for known in recording.layers]
-    if not recording.head:
-        raise PertdbgError(f"{recording.path} holds no call")
-    if layer is not None and layer not in names:
-        raise PertdbgError(f"no layer is called {layer!r}; there are: {', '.join(names)}")
-    if call is None and layer is None:
-        return recording.head
-    found = recording.find(call=call, layer=layer)
-    if not found:
-        raise PertdbgError(f"there is no call {call}; the last record is {recording.head}")
-    if call is not None and len(found) > 1:
-        raise PertdbgError(f"several layers have a call {call}: add --layer, one of {names}")
-    return found[-1]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from pathlib import Path
 
-from pertdbg.errors import PertdbgError
 from pertdbg.recording import create
 from pertdbg.recording.safeopen import Source
 
@@ -23,22 +21,8 @@ def copy_recording(source: Path, target: Path, *, replace: bool = False) -> None
     Raises:
         PertdbgError: The source cannot be read, or the target exists or cannot be written.
     """
-    target = target.absolute()
-    draft = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        if not replace and os.path.lexists(target):
-            raise FileExistsError
+    with create.drafted(target, replace=replace) as draft:
         _copy(source, draft)
-        if replace:
-            draft.replace(target)
-        else:
-            create.publish(draft, target)
-    except FileExistsError:
-        raise PertdbgError(f"{target} exists already: choose another name or remove it") from None
-    except (OSError, sqlite3.Error) as error:
-        raise PertdbgError(f"cannot write {target}: {create.reason(target, error)}") from error
-    finally:
-        create.remove_draft(draft)
 
 
 def fold(path: Path) -> bool:

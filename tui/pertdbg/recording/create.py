@@ -6,11 +6,11 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pertdbg.errors import PertdbgError
-from pertdbg.recording.columns import CALL
+from pertdbg.recording.documented import described
 from pertdbg.recording.meta import MetaValue, first_values
 from pertdbg.recording.schema import APPLICATION_ID, DDL, VERSION, seal_meta
 
@@ -46,28 +46,61 @@ def make(path: Path, meta: Mapping[str, MetaValue]) -> int:
         PertdbgError: It exists already, or the folder cannot be written.
     """
     values = first_values(meta)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        if os.path.lexists(path):
-            raise FileExistsError
-        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-            _fill(connection, values)
-        publish(draft, path)
-    except FileExistsError:
-        raise PertdbgError(f"{path} exists already: choose another name or remove it") from None
-    except (OSError, sqlite3.Error) as error:
-        raise PertdbgError(f"cannot make the recording {path}: {reason(path, error)}") from error
-    finally:
-        remove_draft(draft)
+    with drafted(path) as draft, contextlib.closing(empty(draft)) as connection:
+        connection.executemany(META_INSERT, [meta_row(*item) for item in values.items()])
     started = values["started_ns"]
     return started if isinstance(started, int) else 0
 
 
-def connect(path: Path, *, power: bool) -> sqlite3.Connection:
+@contextlib.contextmanager
+def drafted(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give a name under which to make a file that gets its own name when it is whole.
+
+    Raises:
+        PertdbgError: It exists already and is not to be replaced, or it cannot be written.
+    """
+    path = path.absolute()
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        if not replace and os.path.lexists(path):
+            raise FileExistsError
+        yield draft
+        if replace:
+            draft.replace(path)
+        else:
+            publish(draft, path)
+    except FileExistsError:
+        raise PertdbgError(f"{path} exists already: choose another name or remove it") from None
+    except (OSError, sqlite3.Error) as error:
+        raise PertdbgError(f"cannot write {path}: {reason(path, error)}") from error
+    finally:
+        remove_draft(draft)
+
+
+def empty(path: Path) -> sqlite3.Connection:
+    """Make a file with the tables of a recording, and nothing in them but their description."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
+    connection.execute("PRAGMA auto_vacuum=incremental")
+    connection.execute("BEGIN")
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={VERSION}")
+    for statement in DDL:
+        connection.execute(statement)
+    connection.executemany("INSERT INTO scalar VALUES(?, ?, ?, ?, ?, ?)", described())
+    connection.execute("COMMIT")
+    return connection
+
+
+def connect(path: Path, *, power: bool) -> tuple[sqlite3.Connection, bool]:
     """Open a file that `make` made, for its one writer.
 
     Where the write-ahead log does not work the rollback journal is used. It too is safe against
-    SIGKILL; without `power` it leaves the order of its writes to the kernel.
+    SIGKILL; without `power` it leaves the order of its writes to the kernel, with it each commit
+    is forced to the disk.
+
+    Returns:
+        The connection, and whether it writes ahead to a log.
     """
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
@@ -75,13 +108,14 @@ def connect(path: Path, *, power: bool) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    synchronous = "full" if power else "normal"
-    if on_network_disk(path) or not _log_ahead(connection):
+    synchronous = "normal"  # the log is flushed before it is folded in, and by `Flusher`
+    ahead = not on_network_disk(path) and _log_ahead(connection)
+    if not ahead:
         connection.execute("PRAGMA journal_mode=persist").fetchone()
         synchronous = "full" if power else "off"
     connection.execute(f"PRAGMA synchronous={synchronous}")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}").fetchone()
-    return connection
+    return connection, ahead
 
 
 def end(connection: sqlite3.Connection) -> bool:
@@ -155,20 +189,6 @@ def on_network_disk(path: Path, mounts: str = "/proc/self/mountinfo") -> bool:
         if len(point) >= len(best) and path.is_relative_to(point):
             best, kind = point, right.split(" ")[0]
     return kind in NETWORK_DISKS
-
-
-def _fill(connection: sqlite3.Connection, values: Mapping[str, MetaValue]) -> None:
-    connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
-    connection.execute("PRAGMA auto_vacuum=incremental")
-    connection.execute("BEGIN")
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={VERSION}")
-    for statement in DDL:
-        connection.execute(statement)
-    connection.executemany(META_INSERT, [meta_row(*item) for item in values.items()])
-    described = [(k, c.name, c.path, c.kind, c.unit, c.doc) for k, c in enumerate(CALL)]
-    connection.executemany("INSERT INTO scalar VALUES(?, ?, ?, ?, ?, ?)", described)
-    connection.execute("COMMIT")
 
 
 def _log_ahead(connection: sqlite3.Connection) -> bool:

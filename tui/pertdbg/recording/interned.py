@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from pertdbg.recording import schema, unpack
+from pertdbg.recording import details, schema, unpack
 from pertdbg.recording.parts import LayerSource
 from pertdbg.recording.safeopen import DamagedRecording, Source
 
@@ -32,7 +31,8 @@ class ReaderInterns:
         (seen,) = self._source.query("SELECT count(*), sum(crc) FROM layer")
         if seen != self._layers_seen:
             rows = self._source.query(f"{schema.LAYERS.select} ORDER BY id LIMIT 1000")
-            self._layers = {row[0]: _layer(row) for row in rows if _LAYERS.holds(row)}
+            sound = (_layer(row) for row in rows if _LAYERS.holds(row))
+            self._layers = {found[0]: found[1] for found in sound if found is not None}
             self._layers_seen = seen
         return self._layers
 
@@ -46,8 +46,8 @@ class ReaderInterns:
     def _tensor_kind(self, ident: int) -> Mapping[str, Any]:
         return unpack.tensor_kind(self._row(schema.TENSOR_KINDS, _KINDS, ident))
 
-    def _detail(self, ident: int) -> Any:
-        return json.loads(self._row(schema.DETAIL, _DETAIL, ident)[1])
+    def _detail(self, part: str, ident: int) -> Any:
+        return details.parse(part, self._row(schema.DETAIL, _DETAIL, ident)[1])
 
     def _row(self, table: schema.Table, seal: schema.Seal, ident: int) -> tuple[Any, ...]:
         rows = self._source.query(f"{table.select} WHERE id = ?", (ident,))
@@ -56,6 +56,15 @@ class ReaderInterns:
         return rows[0]
 
 
-def _layer(row: tuple[Any, ...]) -> LayerSource:
-    _, first_line, name, cls, file, source, _ = row
-    return LayerSource(name, cls, file, first_line, source)
+def _layer(row: tuple[Any, ...]) -> tuple[int, LayerSource] | None:
+    ident, first_line, name, cls, file, source, _ = row
+    try:
+        return ident, LayerSource(
+            details.name(name),
+            details.name_or_none(cls),
+            details.name_or_none(file),
+            first_line,
+            details.source(source),
+        )
+    except ValueError:
+        return None

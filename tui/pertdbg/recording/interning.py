@@ -53,6 +53,11 @@ class WriterInterns:
         for _, layer in list(self._layers.values()):
             self.add_layer(layer)
 
+    def again(self) -> None:
+        """Have what records share written once more, so that losing one copy is not losing all."""
+        self._kinds.clear()
+        self._details.clear()
+
     def layer(self, name: str) -> int:
         """Give the id of a layer."""
         if name not in self._layers:

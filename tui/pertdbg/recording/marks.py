@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pertdbg.recording import schema
-from pertdbg.recording.facts import CHUNK, CHUNKS_KEPT, Facts
+from pertdbg.recording import details, schema
+from pertdbg.recording.facts import Facts
 from pertdbg.recording.pack import kinds_of
-from pertdbg.recording.parts import DERIVED_MARKS, FAULT_MARKS, Mark
+from pertdbg.recording.parts import DERIVED_MARKS, Mark
 from pertdbg.recording.safeopen import Source
+from pertdbg.recording.tiles import marks_of_tile
+from pertdbg.recording.walk import Walk
 
 WORDS = {
     "created": "delta created",
@@ -21,17 +23,15 @@ WORDS = {
 }
 """What a derived mark says."""
 
-CHECKED = CHUNK * CHUNKS_KEPT
-"""Up to so many records the marks come from the records, checked; else from an index."""
-
 _BITS = {kind: 1 << bit for bit, kind in enumerate(DERIVED_MARKS)}
+_ALL = (1 << len(DERIVED_MARKS)) - 1
 _SEAL = schema.Seal(schema.MARKS)
-_MARKED = "FROM call WHERE marks > 0"
-_FAULTY = "FROM call WHERE marks & 30 > 0"
+_SOME = 64
+"""Rows of `mark` that are looked at until one is sound."""
 
 
 class MarkFinder:
-    """Finds marks: over a short range in the records, else through the indices of the file."""
+    """Finds marks: in the records, led by the sums over many, and in the table of those given."""
 
     def __init__(self, source: Source, facts: Facts) -> None:
         self._source = source
@@ -39,40 +39,52 @@ class MarkFinder:
 
     def between(self, lo: int, hi: int) -> list[Mark]:
         """Give the marks of the records lo to hi, both included and both there, in order."""
-        derived = self._checked(lo, hi) if hi - lo < CHECKED else self._indexed(lo, hi)
-        marks = [Mark(k, kind, WORDS[kind]) for k, bits in derived for kind in kinds_of(bits)]
+        marks = [
+            Mark(ident, kind, WORDS[kind])
+            for ident in self._walk(_ALL).ids(lo, hi)
+            for row in self._facts.numbers(ident, ident)
+            if row is not None
+            for kind in kinds_of(row.marks)
+        ]
         rows = self._source.query(f"{schema.MARKS.select} WHERE call BETWEEN ? AND ?", (lo, hi))
-        marks += [Mark(row[1], row[2], row[3]) for row in rows if _SEAL.holds(row)]
+        marks += [Mark(row[1], row[2], row[3]) for row in rows if _sound(row)]
         return sorted(marks, key=lambda mark: mark.id)
 
-    def next(self, ident: int, kinds: Sequence[str], forward: bool) -> int | None:
+    def next(
+        self, ident: int, kinds: Sequence[str], head: int, *, forward: bool = True
+    ) -> int | None:
         """Give the nearest record after (or before) one that has a mark of one of the kinds."""
-        wanted = sum(_BITS.get(kind, 0) for kind in set(kinds))
+        lo, hi = (max(ident + 1, 1), head) if forward else (1, min(ident - 1, head))
         given = [kind for kind in kinds if kind not in _BITS]
-        compare, order = (">", "ASC") if forward else ("<", "DESC")
-        found: list[int] = []
+        wanted = sum(_BITS.get(kind, 0) for kind in set(kinds))
+        found = []
         if wanted:
-            rows = _FAULTY if set(kinds) - set(given) <= set(FAULT_MARKS) else _MARKED
-            found += self._ids(
-                f"SELECT id {rows} AND marks & ? AND id {compare} ? ORDER BY id {order} LIMIT 1",
-                (wanted, ident),
-            )
+            found += [next(self._walk(wanted).ids(lo, hi, forward=forward), None)]
         if given:
-            slots = ", ".join("?" * len(given))
-            found += self._ids(
-                f"SELECT call FROM mark WHERE kind IN ({slots})"  # noqa: S608 - own words
-                f" AND call {compare} ? ORDER BY call {order} LIMIT 1",
-                (*given, ident),
-            )
-        return (min if forward else max)(found, default=None)
+            found += [self._given(given, lo, hi, forward)]
+        return (min if forward else max)((k for k in found if k is not None), default=None)
 
-    def _checked(self, lo: int, hi: int) -> list[tuple[int, int]]:
-        rows = enumerate(self._facts.numbers(lo, hi), lo)
-        return [(ident, row.marks) for ident, row in rows if row is not None]
+    def _walk(self, wanted: int) -> Walk:
+        return Walk(
+            self._facts,
+            lambda tile: bool(marks_of_tile(tile) & wanted),
+            lambda row: bool(row.marks & wanted),
+        )
 
-    def _indexed(self, lo: int, hi: int) -> list[tuple[int, int]]:
-        rows = self._source.query(f"SELECT id, marks {_MARKED} AND id BETWEEN ? AND ?", (lo, hi))
-        return [(ident, bits) for ident, bits in rows]
+    def _given(self, kinds: Sequence[str], lo: int, hi: int, forward: bool) -> int | None:
+        slots = ", ".join("?" * len(kinds))
+        rows = self._source.query(
+            f"{schema.MARKS.select} WHERE kind IN ({slots}) AND call BETWEEN ? AND ?"
+            f" ORDER BY call {'ASC' if forward else 'DESC'} LIMIT {_SOME}",
+            (*kinds, lo, hi),
+        )
+        return next((row[1] for row in rows if _sound(row)), None)
 
-    def _ids(self, sql: str, values: tuple[Any, ...]) -> list[int]:
-        return [ident for (ident,) in self._source.query(sql, values)]
+
+def _sound(row: tuple[Any, ...]) -> bool:
+    try:
+        details.name(row[2])
+        details.message(row[3])
+    except ValueError:
+        return False
+    return _SEAL.holds(row)

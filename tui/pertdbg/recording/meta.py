@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pertdbg.recording.pack import bounded
-from pertdbg.recording.schema import TEXT_LIMIT, seal_meta
+from pertdbg.recording.schema import NAME_LIMIT, TEXT_LIMIT, seal_meta
 
 MetaValue = str | int | float | None
 
@@ -55,6 +55,12 @@ class Meta:
     stdout_cut: int = 0
     """Bytes of the target's output that were dropped because there was too much."""
     stderr_cut: int = 0
+    tensors_left_out: int = 0
+    """Tensors that were not stored because those that must stay used the budget up."""
+    calls: int = 0
+    """Records at the clean close; 0 before it."""
+    salvaged: str = ""
+    """What was lost, where the file was made of a damaged one."""
     damaged: tuple[str, ...] = ()
     """Keys whose values are damaged, so that they stand here with their defaults."""
     extra: Mapping[str, MetaValue] = field(default_factory=dict)
@@ -97,7 +103,9 @@ def meta_of(rows: Iterable[tuple[Any, ...]]) -> Meta:
     damaged = []
     for key, value, crc in rows:
         if not isinstance(key, str) or not _is_value(value) or seal_meta(key, value) != crc:
-            damaged.append(str(key))
+            damaged.append(str(key)[:NAME_LIMIT])
+        elif isinstance(value, str) and len(value) > TEXT_LIMIT:
+            damaged.append(key[:NAME_LIMIT])
         elif key not in _KINDS:
             extra[key] = value
         elif type(value) in _KINDS[key]:

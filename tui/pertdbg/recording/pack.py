@@ -49,9 +49,10 @@ def bounded(text: str | None, limit: int) -> str | None:
     """Give a text that can be stored: not longer than a limit, and valid Unicode."""
     if text is None or (text.isascii() and len(text) <= limit):
         return text
-    if len(text) > limit:
-        text = f"{text[: limit - 40]}... ({len(text)} characters)"
-    return text.encode("utf-8", "backslashreplace").decode()
+    sound = text[:limit].encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit and len(sound) <= limit:
+        return sound
+    return f"{sound[: limit - 40]}... ({len(text)} characters)"
 
 
 def detail_json(part: Any) -> str:

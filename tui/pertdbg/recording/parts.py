@@ -12,7 +12,10 @@ delta was created; the update returned False; it raised; the gradient or delta h
 infinity; delta left its bound at this call."""
 
 FAULT_MARKS = ("refused", "raised", "nan", "inf")
-"""Those that point at a fault. They have an index of their own."""
+"""Those that point at a fault."""
+
+FAULTS = sum(1 << DERIVED_MARKS.index(kind) for kind in FAULT_MARKS)
+"""Their bits in the column `marks`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,13 @@ from pertdbg.recording.facts import Facts
 from pertdbg.recording.interned import ReaderInterns
 from pertdbg.recording.marks import MarkFinder
 from pertdbg.recording.meta import Meta, meta_of
+from pertdbg.recording.notices import notices
 from pertdbg.recording.parts import HeatMap, LayerSource, Mark
-from pertdbg.recording.safeopen import DamagedRecording, Source
+from pertdbg.recording.safeopen import MOST_LOST, DamagedRecording, Source
+from pertdbg.recording.stored import StoredTensor, calls_with_tensors, stored_tensors
+from pertdbg.recording.tiles import INDEX, summary_in
 from pertdbg.recording.unpack import unpack
+from pertdbg.recording.walk import Walk
 
 OUTPUT_SHOWN = 256 << 10
 """Most bytes of output that `Recording.output` gives unless it is asked for more."""
@@ -25,6 +29,7 @@ _BATCH = 256
 _LEAST_ROW = 64
 """Fewer bytes than any record takes."""
 
+_NUMBER = INDEX["call"]
 _CALL = schema.Seal(schema.CALLS)
 _PICTURE = schema.Seal(schema.PICTURES)
 _OUTPUT = schema.Seal(schema.OUTPUT)
@@ -33,9 +38,10 @@ _OUTPUT = schema.Seal(schema.OUTPUT)
 class DamagedRecord(DamagedRecording):
     """A record that does not hold what was written, or is missing."""
 
-    def __init__(self, ident: int, path: Path, reason: str) -> None:
+    def __init__(self, ident: int, path: Path, reason: str, *, missing: bool = False) -> None:
         super().__init__(f"record {ident} of {path} is damaged: {reason}")
         self.id = ident
+        self.missing = missing
 
 
 class Recording(Sequence[CallRecord]):
@@ -81,6 +87,13 @@ class Recording(Sequence[CallRecord]):
         self._version = version
         self._load()
         return True
+
+    def notices(self) -> list[str]:
+        """Say what is known to be wrong with the recording as a whole, in lines for people.
+
+        Looks at the journal, so that it costs some milliseconds.
+        """
+        return notices(self._source, self.meta, self._there)
 
     def close(self) -> None:
         """Close the file."""
@@ -137,13 +150,16 @@ class Recording(Sequence[CallRecord]):
 
     def find(self, *, call: int | None = None, layer: str | None = None) -> list[int]:
         """Give the ids of the records of a call number, a layer, or both."""
-        wanted: dict[str, Any] = {} if call is None else {"call": call}
-        if layer is not None:
-            wanted["layer"] = next((k for k, v in self._layers().items() if v.name == layer), -1)
-        where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
+        if not self.head:
+            return []
+        if call is not None:
+            found = self._calls(call).ids(1, self.head)
+            return [k for k in found if layer in (None, self.record(k).layer)]
+        if layer is None:
+            return list(range(1, self.head + 1))
+        ident = next((k for k, v in self._layers().items() if v.name == layer), -1)
         rows = self._source.query(
-            f"SELECT id FROM call WHERE {where} ORDER BY id",  # noqa: S608 - names from here
-            list(wanted.values()),
+            "SELECT id FROM call WHERE layer = ? ORDER BY id", (ident,), rows=self.head
         )
         return [ident for (ident,) in rows]
 
@@ -161,10 +177,23 @@ class Recording(Sequence[CallRecord]):
         rows = self._source.query(f"{schema.PICTURES.select} WHERE id = ?", (ident,))
         if not rows:
             return None
-        _, height, width, whole_rows, whole_cols, data, _ = rows[0]
-        if not _PICTURE.holds(rows[0]) or len(data) != 4 * height * width:
+        _, *sizes, data, _ = rows[0]
+        sound = _PICTURE.holds(rows[0]) and all(type(n) is int and n > 0 for n in sizes)
+        if not sound or len(data or b"") != 4 * sizes[0] * sizes[1]:
             raise DamagedRecord(ident, self.path, "its map does not hold what was written")
-        return HeatMap(height, width, data, whole_rows, whole_cols)
+        return HeatMap(sizes[0], sizes[1], data, sizes[2], sizes[3])
+
+    def tensors(self, ident: int) -> tuple[StoredTensor, ...]:
+        """Give the tensors that are stored of a call; their values are read when asked for."""
+        return stored_tensors(self._source, ident)
+
+    def tensor(self, ident: int, role: str) -> StoredTensor | None:
+        """Give a tensor that is stored of a call, by its role; None where it is not."""
+        return next((found for found in self.tensors(ident) if found.role == role), None)
+
+    def calls_with_tensors(self, lo: int = 1, hi: int | None = None) -> list[int]:
+        """Give the ids of the records lo to hi, both included, of which a tensor is stored."""
+        return calls_with_tensors(self._source, lo, self.head if hi is None else hi)
 
     def output(
         self,
@@ -190,7 +219,7 @@ class Recording(Sequence[CallRecord]):
             if not rows:
                 break
             last = rows[-1][0]
-            chunks += [row[3] if _OUTPUT.holds(row) else b"\n[damaged]\n" for row in rows]
+            chunks += [row[3] if _holds_output(row) else b"\n[damaged]\n" for row in rows]
             missing = limit - sum(map(len, chunks))
         return b"".join(reversed(chunks))[-limit:]
 
@@ -201,7 +230,7 @@ class Recording(Sequence[CallRecord]):
 
     def next_mark(self, ident: int, kinds: Sequence[str], *, forward: bool = True) -> int | None:
         """Give the nearest record after (or before) one that has a mark of one of the kinds."""
-        return self._marks.next(ident, kinds, forward)
+        return self._marks.next(ident, kinds, self.head, forward=forward)
 
     def _load(self) -> None:
         self.meta = meta_of(self._source.query("SELECT key, value, crc FROM meta LIMIT 1000"))
@@ -212,21 +241,30 @@ class Recording(Sequence[CallRecord]):
 
         A wrong one could make everything that goes from record to record go on for ever.
         """
+        self._there = 0
         rows = self._last_rows(1)
         if not rows:
-            return 0
+            return min(self.meta.calls, MOST_LOST)
         last: int = rows[0][0]
         if not _CALL.holds(rows[0]):
             rows = self._last_rows(_BATCH)
         sound = next((row[0] for row in rows if _CALL.holds(row)), 0)
         if last > sound + schema.GAP_LIMIT:
             last = sound
-        if not 0 < last <= self._source.size() // _LEAST_ROW + schema.GAP_LIMIT:
+        if not 0 < last <= self._source.size() // _LEAST_ROW + MOST_LOST:
             raise DamagedRecording(f"{self.path} is damaged: its records are not in order")
-        return last
+        self._there = last
+        return max(last, min(self.meta.calls, last + MOST_LOST))
 
     def _last_rows(self, count: int) -> list[tuple[Any, ...]]:
         return self._source.query(f"{schema.CALLS.select} ORDER BY id DESC LIMIT ?", (count,))
+
+    def _calls(self, call: int) -> Walk:
+        def may_match(tile: bytes) -> bool:
+            found = summary_in(tile, _NUMBER)
+            return found.low <= call <= found.high
+
+        return Walk(self.facts, may_match, lambda row: row.values[_NUMBER] == call)
 
     def _data_version(self) -> int:
         version: int = self._source.query("PRAGMA data_version")[0][0]
@@ -247,10 +285,14 @@ class Recording(Sequence[CallRecord]):
 
     def _unpacked(self, ident: int, row: tuple[Any, ...] | None) -> CallRecord | DamagedRecord:
         if row is None:
-            return DamagedRecord(ident, self.path, "it is missing")
+            return DamagedRecord(ident, self.path, "it is missing", missing=True)
         if not _CALL.holds(row):
             return DamagedRecord(ident, self.path, "its checksum does not hold")
         try:
             return unpack(row[:-1], self._interned)
         except (DamagedRecording, ValueError, TypeError, KeyError, struct.error) as error:
             return DamagedRecord(ident, self.path, str(error))
+
+
+def _holds_output(row: tuple[Any, ...]) -> bool:
+    return row[3] is not None and _OUTPUT.holds(row)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import stat
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,6 +23,18 @@ from pertdbg.recording.schema import APPLICATION_ID, BLOB_LIMIT, DDL, VERSION
 
 DEADLINE = 10.0
 """Seconds after which a question to the file is given up."""
+
+ROWS = 200_000
+"""Most rows that one question may give, unless it asks for more."""
+
+MEMORY = 48 << 20
+"""Most bytes of memory that the rows of one answer may take."""
+
+MOST_LOST = 1 << 20
+"""Most records that a recording may lack; more would take long to go through."""
+
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What a question can end with; the second where an error's own words are no Unicode."""
 
 _STEPS = 20_000
 _MAGIC = b"SQLite format 3\0"
@@ -36,7 +50,10 @@ _LIMITS = {
 
 
 class DamagedRecording(PertdbgError):
-    """A recording, or the part of it that was asked for, does not hold what was written."""
+    """A recording, or the part of it that was asked for, does not hold what was written.
+
+    `pertdbg salvage` makes a new file of what is sound.
+    """
 
 
 class Source:
@@ -50,6 +67,8 @@ class Source:
                 or it is damaged.
         """
         self.path = path
+        self.file = path
+        """The file that is open: a copy, where the recording could not be opened in its place."""
         self._deadline = 0.0
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         _check_header(path)
@@ -59,20 +78,38 @@ class Source:
             # A crashed recording needs its journal played back, which SQLite refuses to do where
             # it may not write (seen with 3.40): that is then done on a copy.
             self._connection = self._open_copy()
-        except sqlite3.DatabaseError as error:
-            raise DamagedRecording(f"{path} is damaged: {error}") from error
+        except ERRORS as error:
+            raise DamagedRecording(f"{path} is damaged: {_said(error)}") from error
 
-    def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def query(
+        self, sql: str, values: Sequence[Any] = (), *, rows: int = ROWS
+    ) -> list[tuple[Any, ...]]:
         """Ask the file; the transaction ends before this returns.
 
+        Args:
+            sql: The question.
+            values: Of its parameters.
+            rows: Most rows that the answer may have.
+
         Raises:
-            DamagedRecording: The file cannot answer.
+            DamagedRecording: The file cannot answer, or the answer is larger than any that a
+                recording gives.
         """
         self._deadline = time.monotonic() + DEADLINE
         try:
-            return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise DamagedRecording(f"{self.path} cannot be read here: {error}") from error
+            with contextlib.closing(self._connection.execute(sql, values)) as cursor:
+                return _within_limits(cursor, rows, self.path)
+        except (*ERRORS, OverflowError, MemoryError) as error:
+            raise DamagedRecording(f"{self.path} cannot be read here: {_said(error)}") from error
+
+    def check(self, seconds: float) -> list[str]:
+        """Let SQLite look at the structure of the file; give what it complains of."""
+        self._deadline = time.monotonic() + seconds
+        try:
+            rows = self._connection.execute("PRAGMA integrity_check(20)").fetchmany(20)
+        except ERRORS as error:
+            return [_said(error)]
+        return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def size(self) -> int:
         """Give the bytes that the file's pages take, journal included."""
@@ -105,10 +142,11 @@ class Source:
     def _open_copy(self) -> sqlite3.Connection:
         self._copy = tempfile.TemporaryDirectory(prefix="pertdbg-")
         try:
-            return self._open(_copy(self.path, Path(self._copy.name)), "rw")
-        except (OSError, sqlite3.Error) as error:
+            self.file = _copy(self.path, Path(self._copy.name))
+            return self._open(self.file, "rw")
+        except (OSError, *ERRORS) as error:
             self._copy.cleanup()
-            raise DamagedRecording(f"{self.path} cannot be opened: {error}") from error
+            raise DamagedRecording(f"{self.path} cannot be opened: {_said(error)}") from error
         except PertdbgError:
             self._copy.cleanup()
             raise
@@ -128,8 +166,22 @@ class Source:
         return time.monotonic() > self._deadline
 
 
+def _within_limits(cursor: sqlite3.Cursor, most: int, path: Path) -> list[tuple[Any, ...]]:
+    """Fetch one by one, so that a file made to overwhelm is noticed before it does."""
+    rows: list[tuple[Any, ...]] = []
+    memory = 0
+    for row in cursor:
+        memory += sum(map(sys.getsizeof, row))
+        rows.append(row)
+        if memory > MEMORY or len(rows) > most:
+            raise DamagedRecording(f"{path} cannot be read here: far too much stands there")
+    return rows
+
+
 def _check_header(path: Path) -> None:
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise PertdbgError(f"{path} is not a file")  # opening a pipe would wait for ever
         with path.open("rb") as file:
             header = file.read(100)
     except FileNotFoundError:
@@ -178,3 +230,8 @@ def _copy(path: Path, folder: Path) -> Path:
 def _names_other_files(journal: Path) -> bool:
     """Say whether a rollback journal points at a super-journal, which SQLite might delete."""
     return journal.read_bytes()[-8:] == _SUPER_JOURNAL
+
+
+def _said(error: Exception) -> str:
+    """Give an error's words, in which a file may have put some of its own."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(error))[:300]

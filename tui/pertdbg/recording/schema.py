@@ -39,8 +39,14 @@ OUTPUT_LIMIT = 4 << 20
 GAP_LIMIT = 1000
 """Most records in a row that a writer may leave out."""
 
-BLOB_LIMIT = 16 << 20
-"""Longest text or blob that a reader accepts, in bytes."""
+PART_SIZE = 256 << 10
+"""Bytes of a tensor in one row; the last part may be shorter."""
+
+EVENTS_LIMIT = 4 << 20
+"""Longest JSON of the events of one call, in bytes."""
+
+BLOB_LIMIT = 8 << 20
+"""Longest text, blob or row that a reader accepts, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class Table:
 
     name: str
     ints: tuple[str, ...]
-    """The first is the primary key `id`."""
+    """The first is the primary key."""
     floats: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     blobs: tuple[str, ...] = ()
@@ -113,8 +119,19 @@ MARKS = Table("mark", ("id", "call"), texts=("kind", "text"))
 PICTURES = Table("picture", ("id", "rows", "cols", "whole_rows", "whole_cols"), blobs=("data",))
 OUTPUT = Table("output", ("id", "call"), texts=("stream",), blobs=("data",))
 TILES = Table("tile", ("id",), blobs=("data",))
+EVENTS = Table("event", ("call",), texts=("data",))
+CLOCK = Table("clock", ("mono_ns", "wall_ns"))
+TENSORS = Table(
+    "tensor",
+    ("id", "call", "nbytes", "parts", "pinned"),
+    texts=("role", "dtype", "shape", "codec", "why"),
+)
+TENSOR_PARTS = Table("tensor_part", ("id", "tensor", "part"), blobs=("data",))
 
-TABLES = (CALLS, LAYERS, TENSOR_KINDS, DETAIL, MARKS, PICTURES, OUTPUT, TILES)
+TABLES = (
+    *(CALLS, LAYERS, TENSOR_KINDS, DETAIL, MARKS, PICTURES, OUTPUT, TILES),
+    *(EVENTS, CLOCK, TENSORS, TENSOR_PARTS),
+)
 """The tables whose rows carry a `Seal`."""
 
 _OTHER_DDL = (
@@ -122,10 +139,9 @@ _OTHER_DDL = (
     "CREATE TABLE meta(key text primary key, value, crc integer) without rowid",
     "CREATE TABLE scalar(id integer primary key, name text, path text, type text, unit text,"
     " doc text)",
-    "CREATE INDEX call_place ON call(call, layer)",
-    "CREATE INDEX call_mark ON call(id, marks) WHERE marks > 0",
-    "CREATE INDEX call_fault ON call(id, marks) WHERE marks & 30 > 0",
+    # A row of an index carries no checksum, so that what is found there is checked in the table.
     "CREATE INDEX mark_call ON mark(call)",
+    "CREATE INDEX tensor_call ON tensor(call)",
 )
 
 DDL = (
@@ -147,6 +163,7 @@ class Seal:
         self._seed = zlib.crc32(table.name.encode())
         self._ints = len(table.ints)
         self._numbers = self._ints + len(table.floats)
+        self._texts = self._numbers + len(table.texts)
         self._numbers_format = struct.Struct(f"<{self._ints}q{len(table.floats)}d")
 
     def __call__(self, row: Sequence[Any]) -> int:
@@ -158,17 +175,20 @@ class Seal:
         numbers = [0 if value is None else value for value in row[: self._numbers]]
         crc = zlib.crc32(bytes([value is None for value in row]), self._seed)
         crc = zlib.crc32(self._numbers_format.pack(*numbers), crc)
-        for value in row[self._numbers :]:
-            if value is not None:
-                data = value if type(value) is bytes else value.encode()
+        for text in row[self._numbers : self._texts]:
+            if text is not None:
+                data = text.encode()
                 crc = zlib.crc32(data, zlib.crc32(len(data).to_bytes(4, "little"), crc))
+        for blob in row[self._texts :]:
+            if blob is not None:
+                crc = zlib.crc32(blob, zlib.crc32(len(blob).to_bytes(4, "little"), crc))
         return crc
 
     def holds(self, row: Sequence[Any]) -> bool:
         """Say whether a row that was read, with its `crc` last, is the one that was written."""
         try:
             return bool(self(row[:-1]) == row[-1])
-        except (struct.error, TypeError, AttributeError):
+        except (struct.error, TypeError, AttributeError, UnicodeError):
             return False
 
 

@@ -6,6 +6,7 @@ import difflib
 import functools
 import itertools
 import operator
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pertdbg.errors import PertdbgError
 from pertdbg.recording.facts import Numbers
 from pertdbg.recording.pack import kinds_of
 from pertdbg.recording.reader import Recording
+from pertdbg.recording.safeopen import DEADLINE, DamagedRecording
 from pertdbg.recording.tiles import (
     FAN,
     INDEX,
@@ -24,6 +26,7 @@ from pertdbg.recording.tiles import (
     summarise,
     summary_in,
 )
+from pertdbg.recording.walk import level_at
 
 T = TypeVar("T")
 
@@ -65,7 +68,8 @@ def series(recording: Recording, field: str, lo: int, hi: int, cells: int) -> Se
         cells: Most cells wanted.
 
     Raises:
-        PertdbgError: There is no such numeric fact.
+        PertdbgError: There is no such numeric fact, or it takes too long, which the sums of a
+            sound file prevent.
     """
     if field not in INDEX:
         near = difflib.get_close_matches(field, INDEX, 3)
@@ -111,6 +115,7 @@ class _Fold(Generic[T]):
         self._of_rows = of_rows
         self._of_tile = of_tile
         self._join = join
+        self._deadline = time.monotonic() + DEADLINE
 
     def cells(self, edges: Sequence[int]) -> list[T]:
         """Sum up the records from each edge to before the next."""
@@ -120,7 +125,9 @@ class _Fold(Generic[T]):
     def _parts(self, at: int, end: int, top: int) -> Iterator[T]:
         """Cover the records at + 1 to end with tiles of at most a level."""
         while at < end:
-            level = _level_at(at, end, top)
+            if time.monotonic() > self._deadline:
+                raise DamagedRecording("summing up takes too long: the sums in the file are wrong")
+            level = level_at(at, end, top)
             size = FAN**level
             if level == 0:
                 upto = min(end, (at // FAN + 1) * FAN)
@@ -135,13 +142,6 @@ class _Fold(Generic[T]):
                         yield from self._parts(index * size, (index + 1) * size, level - 1)
                 upto = (last + 1) * size
             at = upto
-
-
-def _level_at(at: int, end: int, top: int) -> int:
-    level = 0
-    while level < top and at % FAN ** (level + 1) == 0 and at + FAN ** (level + 1) <= end:
-        level += 1
-    return level
 
 
 def _union(marks: Iterable[int]) -> int:

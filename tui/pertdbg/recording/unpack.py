@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from pertdbg.record import (
     HISTOGRAM_BINS,
-    Caller,
     CallRecord,
     DeltaFacts,
     EffectFacts,
@@ -23,15 +21,20 @@ from pertdbg.record import (
     Tensors,
     TensorsAfter,
     TensorsBefore,
-    Unknown,
     UpdateFacts,
 )
-from pertdbg.recording.columns import CALL, FLOATS, HISTOGRAM_RANGE
+from pertdbg.recording import details
+from pertdbg.recording.columns import CALL, FLOATS, HISTOGRAM_RANGE, OTHER_TEXTS, TEXTS
 from pertdbg.recording.schema import TENSOR_KINDS
 
 _PATHS = tuple(column.path for column in CALL)
 _BOOLS = tuple(column.path for column in CALL if column.kind == "bool")
 _MASKED = tuple(column.path for column in FLOATS + HISTOGRAM_RANGE)
+_TEXTS = tuple(column.path for column in TEXTS + OTHER_TEXTS)
+_REQUIRED = (
+    *("call", "batch", "step", "rank", "time", "layer", "update.created", "gradient.present"),
+    *("backward_reaches",),
+)
 _KIND_BOOLS = (
     "is_leaf",
     "requires_grad",
@@ -57,20 +60,25 @@ class Interned(Protocol):
     def tensor_kind(self, ident: int) -> Values:
         """Give the static facts of a tensor by their names in `TensorFacts`."""
 
-    def detail(self, ident: int) -> Any:
-        """Give a repeated part, parsed."""
+    def detail(self, part: str, ident: int) -> Any:
+        """Give a repeated part, by its name in the record, parsed."""
 
 
 def unpack(row: Sequence[Any], interned: Interned) -> CallRecord:
-    """Build the record that a row was made of."""
+    """Build the record that a row was made of.
+
+    Raises:
+        ValueError: No record makes such a row.
+    """
     values = numbers(row)
+    if any(values[path] is None for path in _REQUIRED):
+        raise ValueError("a number that every record has is missing")
+    _check_texts(values)
 
     def detail(name: str, default: Any) -> Any:
         ident = values[name]
-        return default if ident is None else interned.detail(ident)
+        return default if ident is None else interned.detail(name, ident)
 
-    reaches = detail("backward_reaches", None)
-    caller = detail("caller", None)
     return CallRecord(
         **{name: values[name] for name in ("id", "call", "batch", "step", "rank", "source_line")},
         layer=interned.layer_name(values["layer"]),
@@ -79,13 +87,13 @@ def unpack(row: Sequence[Any], interned: Interned) -> CallRecord:
         delta=_delta(values),
         effect=EffectFacts(**_fields("effect", EffectFacts, values)),
         tensors=_tensors(values, interned),
-        storages=_storages(detail("storages", []), values["storages.addresses"]),
-        shared=tuple((a, b) for a, b in detail("shared", [])),
-        backward_reaches=Reach(tuple(reaches[0]), reaches[1]),
+        storages=_storages(detail("storages", ()), values["storages.addresses"]),
+        shared=detail("shared", ()),
+        backward_reaches=detail("backward_reaches", Reach()),
         graph=Graphs(_graph("delta", values), _graph("perturbed_input", values)),
-        unknown=tuple(Unknown(field, reason) for field, reason in detail("unknown", [])),
-        findings=tuple(detail("findings", [])),
-        caller=None if caller is None else Caller(*caller),
+        unknown=detail("unknown", ()),
+        findings=detail("findings", ()),
+        caller=detail("caller", None),
         time=values["time"],
     )
 
@@ -103,16 +111,32 @@ def numbers(row: Sequence[Any]) -> dict[str, Any]:
 
 
 def tensor_kind(row: Sequence[Any]) -> dict[str, Any]:
-    """Give a row of `tensor_kind` by the names in `TensorFacts`."""
+    """Give a row of `tensor_kind` by the names in `TensorFacts`.
+
+    Raises:
+        ValueError: No tensor makes such a row.
+    """
     facts = dict(zip(TENSOR_KINDS.columns, row, strict=False))
     del facts["id"]
     for name in _KIND_BOOLS:
         if facts[name] is not None:
             facts[name] = bool(facts[name])
-    facts["shape"] = tuple(json.loads(facts["shape"]))
+    for name in ("dtype", "device", "layout"):
+        details.name(facts[name])
+    for name in ("grad_fn", "storage"):
+        details.name_or_none(facts[name])
+    facts["shape"] = details.sizes(facts["shape"])
     if facts["stride"] is not None:
-        facts["stride"] = tuple(json.loads(facts["stride"]))
+        facts["stride"] = details.sizes(facts["stride"])
     return facts
+
+
+def _check_texts(values: Values) -> None:
+    for path in _TEXTS:
+        if values[path] is not None:
+            details.message(values[path])
+    if values["update.raised.type"] is not None:
+        details.message(values["update.raised.message"])
 
 
 def _fields(prefix: str, cls: type, values: Values) -> dict[str, Any]:
@@ -144,8 +168,9 @@ def _delta(values: Values) -> DeltaFacts:
     if blob is not None:
         size = "I" if len(blob) == 4 * HISTOGRAM_BINS else "Q"
         fields["histogram"] = struct.unpack(f"<{HISTOGRAM_BINS}{size}", blob)
-    if low is not None:
-        fields["histogram_range"] = (low, values["delta.histogram_range.high"])
+    high = values["delta.histogram_range.high"]
+    if low is not None and high is not None:
+        fields["histogram_range"] = (low, high)
     return DeltaFacts(**fields)
 
 
@@ -167,14 +192,22 @@ def _tensors(values: Values, interned: Interned) -> Tensors:
     return Tensors(at("before", TensorsBefore), at("after", TensorsAfter))
 
 
-def _storages(layout: Sequence[Any], blob: bytes | None) -> dict[str, StorageFacts]:
-    addresses = iter(struct.unpack(f"<{len(blob or b'') // 8}Q", blob or b""))
+def _storages(
+    layout: Sequence[details.StorageLayout], blob: bytes | None
+) -> dict[str, StorageFacts]:
+    known = [label for label, _, _, known in layout if known]
+    numbers = struct.unpack(f"<{len(blob or b'') // 8}Q", blob or b"")
+    addresses = dict(zip(known, numbers, strict=True))
     return {
-        label: StorageFacts(next(addresses) if known else None, nbytes, tuple(holds))
-        for label, nbytes, holds, known in layout
+        label: StorageFacts(addresses.get(label), nbytes, holds)
+        for label, nbytes, holds, _ in layout
     }
 
 
 def _graph(which: str, values: Values) -> GraphFacts | None:
     nodes, depth, complete = (values[f"graph.{which}.{f}"] for f in ("nodes", "depth", "complete"))
-    return None if nodes is None else GraphFacts(nodes, depth, complete)
+    if nodes is None:
+        return None
+    if depth is None or complete is None:
+        raise ValueError("half of a graph's size is missing")
+    return GraphFacts(nodes, depth, complete)

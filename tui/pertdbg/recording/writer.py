@@ -1,4 +1,4 @@
-"""Writes a recording: one connection, one commit for each record, no thread.
+"""Writes a recording: one connection, one commit for each record, on the caller's thread.
 
 A record that `Recorder.write` took is in the file's journal when it returns: the kernel has it,
 so SIGKILL cannot lose it. A failure of power can, unless the recorder is made `durable="power"`.
@@ -11,22 +11,32 @@ import ctypes
 import os
 import sqlite3
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pertdbg.errors import PertdbgError
 from pertdbg.record import CallRecord
 from pertdbg.recording import create, schema
+from pertdbg.recording.flusher import Flusher
 from pertdbg.recording.interning import WriterInterns
 from pertdbg.recording.meta import MetaValue
-from pertdbg.recording.pack import bounded, pack
-from pertdbg.recording.parts import HeatMap, LayerSource
+from pertdbg.recording.pack import bounded, marks_of, pack
+from pertdbg.recording.parts import FAULTS, HeatMap, LayerSource
+from pertdbg.recording.retention import BUDGET, Retention, TensorPolicy
 from pertdbg.recording.statements import Pending, Statement, meta, sealed
 from pertdbg.recording.streams import OutputRows
+from pertdbg.recording.tensorrows import TensorRows
 from pertdbg.recording.tiles import Tiler
 
-_FAULTS = (sqlite3.Error, OSError, OverflowError, struct.error)
+CLOCK_EVERY = 10.0
+"""Seconds between two rows of `clock`."""
+
+SHARED_AGAIN = 5000
+"""After so many records, the parts that they share are written again for the next ones."""
+
+_ERRORS = (sqlite3.Error, OSError, OverflowError, struct.error)
 
 
 class RecordingFailed(PertdbgError):
@@ -42,11 +52,15 @@ class Recorder:
     Args:
         path: The file to make; a journal stands beside it until `close`.
         meta: What the recording says of itself; see `pertdbg.recording.meta`.
-        durable: "kill": nothing is lost when the process is killed. "power": each record is
-            forced to the disk too, which costs a fraction of a millisecond to several.
+        durable: "kill": nothing is lost when the process is killed. "power": what was written is
+            forced to the disk too, every 0.05 s by a thread of its own, so that a failure of power
+            loses no more than the records of that time and of the flush itself. On a network
+            disk, each record is, which costs milliseconds.
+        tensors: Which calls' tensors `wants_tensors` asks for: `none`, `last`, `every:N`, `all`.
+        budget: Bytes that tensors may take in the file.
 
     Raises:
-        PertdbgError: The file exists already or cannot be made.
+        PertdbgError: The file exists already or cannot be made, or `tensors` is something else.
     """
 
     path: Path
@@ -60,9 +74,13 @@ class Recorder:
         meta: Mapping[str, MetaValue],
         *,
         durable: Literal["kill", "power"] = "kill",
+        tensors: str = "none",
+        budget: int = BUDGET,
     ) -> None:
+        self._tensors = TensorRows(Retention(TensorPolicy.parse(tensors), budget))
         self.path = path.absolute()
         self.started_ns = create.make(self.path, meta)
+        self._flusher: Flusher | None = None
         self._connection: sqlite3.Connection | None = self._connect(durable == "power")
         self._file = _identity(self.path)
         self._failure = ""
@@ -72,6 +90,7 @@ class Recorder:
         self._marks = 0
         self._beyond: dict[str, bool] = {}
         self._output = OutputRows()
+        self._clock_due = 0.0
 
     def add_layer(self, layer: LayerSource) -> None:
         """Keep a layer and its source; given again by its name, it replaces what was kept."""
@@ -93,6 +112,53 @@ class Recorder:
             raise
         self._head = record.id
         self._beyond[record.layer] = bool(record.delta.beyond)
+        self._tensors.called(record, fault=bool(marks_of(record, True) & FAULTS))
+
+    def wants_tensors(self, layer: str, call: int, *, fault: bool = False) -> bool:
+        """Say whether the tensors of a layer's next call, or of its last, are wanted by `tensor`.
+
+        A call with a fault, and the one after it, are wanted whenever any are.
+
+        Args:
+            layer: Its name.
+            call: The number of the call, per layer.
+            fault: Whether the call is known already to have raised, refused or met a NaN.
+        """
+        return self._tensors.wants(layer, call, fault=fault)
+
+    def tensor(
+        self,
+        call_id: int,
+        role: str,
+        dtype: str,
+        shape: Sequence[int],
+        data: bytes | bytearray | memoryview,
+        *,
+        why: str = "",
+    ) -> None:
+        """Keep a tensor of the call that was written last, within the budget.
+
+        Others may go for it; see `pertdbg.recording.retention`. Where it doesn't fit even so, it
+        is left out and `Meta.tensors_left_out` counts it.
+
+        Args:
+            call_id: Id of the record.
+            role: Such as `delta` or `gradient`.
+            dtype: Torch's name of the element type, such as `bfloat16`.
+            shape: Of the tensor.
+            data: The values, row-major, little endian.
+            why: What asked for it, in words.
+
+        Raises:
+            ValueError: The bytes are not such a tensor, or the call is another.
+            RecordingFailed: It could not be written.
+        """
+        for pending in self._tensors.add(call_id, role, dtype, shape, data, why):
+            self._commit(pending)
+
+    def pin(self, call_id: int) -> None:
+        """Keep the tensors of a call whatever comes."""
+        self._commit(self._tensors.pin(call_id))
 
     def mark(self, call_id: int, kind: str, text: str) -> None:
         """Mark a call: that the target stopped there, that records are missing, and so on."""
@@ -116,6 +182,7 @@ class Recorder:
         if self._connection is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = None
+        self._flusher = None  # its thread has stayed in the parent
         self._failure = "it belongs to the parent process"
 
     def close(self) -> None:
@@ -125,16 +192,20 @@ class Recorder:
         """
         if self._connection is None:
             return
-        self._commit([meta("clean_close", 1)])
+        self._commit([meta("clean_close", 1), meta("calls", self._head)])
+        self._end_flushing()
         create.end(self._connection)
         self._connection = None
         self._failure = "it was closed"
 
     def _connect(self, power: bool) -> sqlite3.Connection:
         try:
-            return create.connect(self.path, power=power)
+            connection, ahead = create.connect(self.path, power=power)
         except sqlite3.Error as error:
             raise PertdbgError(f"cannot write the recording {self.path}: {error}") from error
+        if power and ahead:
+            self._flusher = Flusher(self.path.with_name(self.path.name + "-wal"))
+        return connection
 
     def _missing(self, ident: int) -> int:
         """Say how many records before this one were not written."""
@@ -143,12 +214,16 @@ class Recorder:
             (last,) = self._connection.execute("SELECT max(id) FROM call").fetchone()
             self._head = last or 0
         missing = ident - self._head - 1
+        if self._connection is None:
+            raise self._ended()
         if not 0 <= missing <= schema.GAP_LIMIT:
             raise ValueError(f"record {ident} cannot follow record {self._head}")
         return missing
 
     def _rows(self, record: CallRecord, picture: HeatMap | None, missing: int) -> Pending:
         try:
+            if record.id % SHARED_AGAIN == 0:
+                self._interns.again()
             row = pack(record, self._beyond.get(record.layer, False), self._interns)
             pending = self._interns.take()
             if missing:
@@ -160,8 +235,11 @@ class Recorder:
             if picture is not None:
                 sizes = (picture.rows, picture.cols, picture.whole_rows, picture.whole_cols)
                 pending.append(sealed(schema.PICTURES, (record.id, *sizes, picture.data)))
+            if record.time >= self._clock_due:
+                self._clock_due = record.time + CLOCK_EVERY
+                pending.append(sealed(schema.CLOCK, (time.monotonic_ns(), time.time_ns())))
             return [*pending, sealed(schema.CALLS, row)]
-        except _FAULTS as error:
+        except _ERRORS as error:
             raise self._failed(error) from error
 
     def _mark(self, call_id: int, kind: str, text: str) -> Statement:
@@ -172,22 +250,27 @@ class Recorder:
     def _commit(self, pending: Pending) -> None:
         connection = self._connection
         if connection is None:
-            raise RecordingFailed(f"the recording {self.path} takes no more: {self._failure}")
+            raise self._ended()
         try:
             if _identity(self.path) != self._file:
                 raise OSError("another file has taken its place")
             if len(pending) == 1:
                 connection.execute(*pending[0])
-                return
-            connection.execute("BEGIN IMMEDIATE")
-            for statement, values in pending:
-                connection.execute(statement, values)
-            connection.execute("COMMIT")
-        except _FAULTS as error:
+            elif pending:
+                connection.execute("BEGIN IMMEDIATE")
+                for statement, values in pending:
+                    connection.execute(statement, values)
+                connection.execute("COMMIT")
+            if self._flusher is not None:
+                self._flusher.written()
+        except _ERRORS as error:
             raise self._failed(error) from error
         except BaseException:  # interrupted by Ctrl-C
             connection.rollback()
             raise
+
+    def _ended(self) -> RecordingFailed:
+        return RecordingFailed(f"the recording {self.path} takes no more: {self._failure}")
 
     def _failed(self, error: BaseException) -> RecordingFailed:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -198,7 +281,13 @@ class Recorder:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+            self._end_flushing()
         return RecordingFailed(f"recording to {self.path} ended after {self._head} calls: {reason}")
+
+    def _end_flushing(self) -> None:
+        flusher, self._flusher = self._flusher, None
+        if flusher is not None:
+            flusher.close()
 
 
 def _identity(path: Path) -> tuple[int, int]:
