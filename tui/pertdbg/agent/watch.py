@@ -61,6 +61,10 @@ class Watch:
         else:
             setattr(self._cls, self._adapter.method, self._original)
 
+    def seen(self) -> list[str]:
+        """Name the layers whose update was called."""
+        return [counted.name for counted in self._layers.values()]
+
     def _observing(self) -> Callable[..., Any]:
         original = self._original
 

@@ -39,7 +39,7 @@ class Backward:
             copies: Where the functions inside keep a copy of it that gets the gradient instead.
         """
         if self.fills:
-            own = _grad(subject)
+            own = own_gradient(subject)
             return own if own is not None else self._grad_of_copy(subject, copies)
         pairs = list(zip(self._inputs, self._results, strict=False))
         same = [result for each, result in pairs if each is subject]
@@ -55,12 +55,13 @@ class Backward:
                     leaf = thing_in(expression, scope)
                 except Missing:
                     continue
-                if _alike(leaf, subject) and _grad(leaf) is not None:
-                    return _grad(leaf)
+                if _alike(leaf, subject) and own_gradient(leaf) is not None:
+                    return own_gradient(leaf)
         return None
 
 
-def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
+def own_gradient(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Give what is in a tensor's `.grad`; None where reading it would warn."""
     return grad_of(tensor) if reads_grad(tensor) else None
 
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pertdbg.agent.seams.flow import Write, called, used_names
 
 _CLAMPS = frozenset({"clamp", "clamp_", "clip", "clip_"})
+_KEEPING = frozenset(
+    {"clone", "detach", "to", "float", "cuda", "contiguous", "requires_grad_", "Variable", *_CLAMPS}
+)
+"""Functions whose result still is their argument, moved a little at most."""
 _EXTREMES = frozenset({"min", "max", "minimum", "maximum", *_CLAMPS})
 
 
@@ -19,7 +23,7 @@ class Guesses:
     added_to: tuple[str, ...]
     """Names in what the subject is added to: the subject is a delta."""
     made_from: tuple[str, ...]
-    """Names in what the subject is first made from: it may be a perturbed copy of one."""
+    """Names that the subject is first a copy of, or that something is added to for it."""
     is_delta: bool
     bounds: tuple[str, ...]
     """Expressions that each element is limited to."""
@@ -47,7 +51,7 @@ def guess(
     """
     sums = [side for node in inside for side in _other_sides(node, name, derived)]
     added_to = _in_order(part for side in sums for part in _names_of(side))
-    made_from = {part for write in creating for part in _names_of(write.value)} - {name}
+    made_from = {part for write in creating for part in _summands(write.value)} - {name}
     return Guesses(
         added_to=added_to,
         made_from=tuple(sorted(made_from, key=lambda part: (part not in parameters, part))),
@@ -59,6 +63,22 @@ def guess(
 
 def _names_of(node: ast.AST | None) -> list[str]:
     return sorted(used_names(node))
+
+
+def _summands(node: ast.AST | None) -> set[str]:
+    """Give the names that a value is a copy of, or a sum with: ``x`` of ``x.clone() + noise()``."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        return _summands(node.left) | _summands(node.right)
+    if isinstance(node, ast.Attribute) and node.attr == "data":
+        return _summands(node.value)
+    if isinstance(node, ast.Call) and called(node) in _KEEPING:
+        method = isinstance(node.func, ast.Attribute) and node.func.value
+        if isinstance(method, ast.expr) and ast.unparse(method) != "torch":
+            return _summands(method)
+        return _summands(node.args[0] if node.args else None)
+    return set()
 
 
 def _in_order(found: Iterator[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pertdbg.agent.base import dtype_of
+from pertdbg.agent.base import dtype_of, is_cpu
 from pertdbg.agent.gradient import find_gradient, read_gradient
 from pertdbg.agent.probe import Entry, Observation, Probe
 from pertdbg.agent.quiet import Quiet, Ungraded
@@ -20,6 +20,7 @@ from pertdbg.agent.tensors import is_tensor, see
 from pertdbg.record import Graphs, Reach, StorageFacts, Tensors
 
 _OURS = ("delta", "before.delta")
+_LEAF = ("perturbed_input", "before.perturbed_input")
 _PATHS = ("tensors.before.delta", "tensors.after.delta")
 
 
@@ -45,9 +46,11 @@ def _difference(perturbed: torch.Tensor, clean: torch.Tensor, bound: float | Non
     delta = torch.sub(perturbed, clean)
     if bound is None or not dtype_of(delta).is_floating_point:
         return delta
+    size = torch.abs(delta)
+    if is_cpu(delta) and not bool((size > bound).any()):
+        return delta  # asking a device would wait for it
     half = torch.finfo(dtype_of(delta)).eps / 2
     slack = torch.abs(perturbed).mul_(half).add_(2 * half * abs(bound))
-    size = torch.abs(delta)
     rounded = (size > bound) & (size <= slack.add_(bound))
     return torch.where(rounded, torch.clamp(delta, -bound, bound), delta)
 
@@ -78,7 +81,7 @@ def without_difference(seen: Observation) -> Observation:
         dataclasses.replace(after, delta=after.perturbed_input),
     )
     reach = seen.backward_reaches
-    leaves = tuple("delta" if name in _ROLES else name for name in reach.perturbed_input)
+    leaves = tuple("delta" if name in _LEAF else name for name in reach.perturbed_input)
     return dataclasses.replace(
         seen,
         tensors=tensors,
@@ -88,9 +91,6 @@ def without_difference(seen: Observation) -> Observation:
         backward_reaches=Reach(leaves, reach.complete),
         unknown=tuple(known for known in seen.unknown if not known.field.startswith(_PATHS)),
     )
-
-
-_ROLES = ("perturbed_input", "before.perturbed_input")
 
 
 def _storages(storages: dict[str, StorageFacts]) -> dict[str, StorageFacts]:

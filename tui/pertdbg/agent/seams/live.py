@@ -17,8 +17,8 @@ from pertdbg.agent.seams.module import Replaced
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.shapes import adapter_for, subclasses
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Active
-from pertdbg.agent.seams.weights import Attack, AttackCall, has_methods
+from pertdbg.agent.seams.tracing import Active, is_method_of
+from pertdbg.agent.seams.weights import Attack, AttackCall
 from pertdbg.agent.watch import Watch
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Live:
         self._of_classes = [spec for spec in specs if spec.seam == "method"]
         self._gradients = Gradients(lambda: bool(self._active), self._heard)
         self._removals: list[Callable[[], None]] = []
+        self._watches: list[tuple[str, Watch]] = []
         self._watched: set[object] = set()
 
     def install(self) -> None:
@@ -58,6 +59,7 @@ class Live:
 
     def remove(self) -> None:
         """Take everything out again, the newest first."""
+        self.note_seen()
         while self._removals:
             self._removals.pop()()
 
@@ -77,8 +79,16 @@ class Live:
             watch.install()
             self._watched.add(getattr(cls, adapter.method))
             self._removals.append(watch.remove)
-            self._findings.hit(spec.name, f"{cls.__module__}.{cls.__qualname__}")
+            self._watches.append((spec.name, watch))
+            where = f"{cls.__module__}.{cls.__qualname__}"
+            self._findings.miss(spec.name, f"{where}.{adapter.method} is there, but was not called")
             return
+
+    def note_seen(self) -> None:
+        """Note the layers of the watched classes whose update was called."""
+        for name, watch in self._watches:
+            for layer in watch.seen():
+                self._findings.hit(name, layer)
 
     def replace(self, module: types.ModuleType, spec: Spec) -> None:
         """Observe the functions of a module that an adapter names."""
@@ -100,7 +110,7 @@ class Live:
             return None
         with self.calls.guarded("observing an attack on weights"):
             for spec in specs:
-                if not has_methods(frame, spec):
+                if not is_method_of(frame, spec.methods):
                     continue
                 call = AttackCall(Attack(spec, frame.f_code), self.calls, self._findings)
                 if call.begin(frame):

@@ -6,9 +6,8 @@ import types
 import weakref
 from typing import Any
 
-from pertdbg.agent.base import grad_of
 from pertdbg.agent.seams.calls import Call, Calls, Counted, Numbers, Outcome, Scene, caller_of
-from pertdbg.agent.seams.gradients import Backward
+from pertdbg.agent.seams.gradients import Backward, own_gradient
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.scenes import Scope, numbers_of, scene_of, subject_of
 from pertdbg.agent.seams.source import source_of
@@ -30,7 +29,11 @@ class Tracker:
         """The first line that makes delta, while these lines run."""
         self._call: Call | None = None
         """The call of this pass, once its gradient was seen."""
-        self._passing = self._at_head = self._wrote = False
+        self._passing = self._at_head = False
+        self._wrote = False
+        """A line that moves delta ran in this pass."""
+        self._moved = False
+        """One ran since the gradient was seen."""
         self._made = False
         """Delta was made since the loop was last left."""
         self._first: weakref.ref[Any] | None = None
@@ -42,15 +45,15 @@ class Tracker:
         if self._creating is not None and self._is_made(line):
             self._end_creation(frame)
         if loop.in_head(line):
-            self._end_pass(frame)
+            if not loop.by_gradient:
+                self._end_pass(frame)
             self._ensure_made(frame)
             self._at_head = True
         elif loop.within(line):
             if self._at_head or (loop.endless and line == loop.first):
-                self._end_pass(frame)
-                self._ensure_made(frame)
-                self._passing, self._at_head, self._wrote = True, False, False
-            self._wrote = self._wrote or line in loop.writing
+                self._begin_pass(frame)
+            if line in loop.writing:
+                self._wrote = self._moved = True
         else:
             self._leave_loop(frame)
         if line in loop.creating and self._creating is None:
@@ -58,15 +61,16 @@ class Tracker:
 
     def end(self, frame: types.FrameType, error: BaseException | None) -> None:
         """The function returns, or an exception leaves it."""
-        if self._creating is not None:
+        failed = error is not None and frame.f_lineno in self._plan.loop.creating
+        if self._creating is not None and failed:
             self._end_creation(frame, error)
         self._leave_loop(frame, error)
 
     def gradient(self, frame: types.FrameType, backward: Backward) -> bool:
         """A backward pass ended inside the function; says whether it was the subject's."""
-        if self._plan.loop.by_gradient:
-            self._end_pass(frame)
-            self._ensure_made(frame)
+        if self._plan.loop.by_gradient and (self._call is None or self._moved):
+            if self._call is not None:
+                self._end_pass(frame)
             self._passing = True
         if not self._passing:
             return False
@@ -76,20 +80,28 @@ class Tracker:
             return False
         if self._creating is not None:
             self._end_creation(frame)
+        self._ensure_made(frame)
         found = backward.gradient_of(subject, self._plan.spec.leaf)
-        if found is None and self._call is not None:
-            return False
+        if self._call is not None and (found is None or self._moved):
+            return found is not None
         scene, numbers = self._seen(scope)
-        own = found is None or (backward.fills and grad_of(subject) is found)
-        self._call = self._begin(frame, scene, numbers, None if own else found)
-        self._line = frame.f_lineno
+        given = None if found is own_gradient(subject) else found
+        self._call = self._begin(frame, scene, numbers, given)
+        self._line, self._moved = frame.f_lineno, False
         return found is not None
 
+    def _begin_pass(self, frame: types.FrameType) -> None:
+        if not self._plan.loop.by_gradient:
+            self._end_pass(frame)
+        self._ensure_made(frame)
+        self._passing, self._at_head, self._wrote = True, False, False
+
     def _is_made(self, line: int) -> bool:
+        """Say whether delta is made: its loop begins or, where the loop makes it, it goes on."""
         loop = self._plan.loop
-        if self._creating is None or loop.in_head(line):
-            return True
-        return line > loop.made_by(self._creating) or line < self._creating
+        if self._creating is None or not loop.within(self._creating):
+            return loop.in_head(line)
+        return line > loop.made_by(self._creating) or loop.in_head(line)
 
     def _begin_creation(self, frame: types.FrameType) -> None:
         if self._call is not None:
@@ -115,7 +127,8 @@ class Tracker:
         if self._made or self._creating is not None:
             return
         outside = self._plan.loop.subject not in frame.f_code.co_varnames
-        if self._plan.loop.creating or (outside and self._known().batch):
+        known = self._calls.loops.get(self._plan)
+        if self._plan.loop.creating or (outside and known is not None and known.batch):
             return
         self._begin_creation(frame)
         self._end_creation(frame)

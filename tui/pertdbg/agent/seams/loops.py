@@ -34,6 +34,9 @@ class GradientLoop:
     """First and last line of the whole loop."""
     endless: bool
     """``while True``: its header is not a line of each pass."""
+    by_gradient: bool
+    """Only gradients tell its passes: it stands on one line, or moves the subject first and takes
+    the next gradient then, or is no loop at all but moves the subject once."""
     first: int
     """First line inside; equal to the header's where the loop stands on one line."""
     creating: frozenset[int]
@@ -43,11 +46,6 @@ class GradientLoop:
     parameter: bool
     """The subject is an argument of the function."""
     guesses: Guesses
-
-    @property
-    def by_gradient(self) -> bool:
-        """Whether the loop stands on one line, so that only its gradients tell its passes."""
-        return self.first == self.head[0]
 
     def within(self, line: int) -> bool:
         """Say whether a line is one of the loop's."""
@@ -73,7 +71,9 @@ def find_loops(body: Body, gradient_calls: Iterable[str] = ()) -> tuple[Gradient
     nodes = list(own_nodes(body))
     inside = {id(loop): list(own_nodes(loop)) for loop in nodes if isinstance(loop, Loop)}
     found: dict[tuple[str, int], GradientLoop] = {}
+    names: set[str] = set()
     for name, use in _gradients(nodes, frozenset(gradient_calls)):
+        names.add(name)
         around = [
             loop
             for loop in nodes
@@ -86,6 +86,10 @@ def find_loops(body: Body, gradient_calls: Iterable[str] = ()) -> tuple[Gradient
             if made is not None:
                 found[name, loop.lineno] = made
                 break
+    for name in names - {name for name, _ in found}:
+        once = _once(body, nodes, name, frozenset(gradient_calls))
+        if once is not None:
+            found[name, 0] = once
     return tuple(found[key] for key in sorted(found, key=lambda key: (key[1], key[0])))
 
 
@@ -94,6 +98,7 @@ def _gradients(
 ) -> Iterator[tuple[str, ast.AST]]:
     """Give the locals that a gradient is taken of, with the place."""
     functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    steppers = _optimized(nodes)
     for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and id(node) not in functions:
             owner = node.value
@@ -103,6 +108,28 @@ def _gradients(
                 yield owner.id, node
         elif isinstance(node, ast.Call):
             yield from ((name, node) for name in _differentiated(node, gradient_calls))
+            yield from ((name, node) for name in _stepped(node, steppers))
+
+
+def _optimized(nodes: list[ast.AST]) -> dict[str, list[str]]:
+    """Give the locals that each optimizer was made for: those in a list that it was given."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            lists = [a for a in node.value.args if isinstance(a, (ast.List, ast.Tuple))]
+            names = [part.id for each in lists for part in each.elts if isinstance(part, ast.Name)]
+            for target in node.targets:
+                if isinstance(target, ast.Name) and names:
+                    found.setdefault(target.id, []).extend(names)
+    return found
+
+
+def _stepped(call: ast.Call, optimized: dict[str, list[str]]) -> list[str]:
+    """Give the names that a call moves: those of the optimizer whose `step` it is."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if called(call) != "step" or not isinstance(owner, ast.Name):
+        return []
+    return optimized.get(owner.id, [])
 
 
 def _differentiated(call: ast.Call, gradient_calls: frozenset[str]) -> list[str]:
@@ -134,21 +161,92 @@ def _loop(
     moving = [w for w in within if w not in making]
     if not moving:
         return None
-    parameters = _parameters(body)
     before = [w for w in writes(nodes, name, frozenset()) if w.last_line < loop.lineno]
-    creating = before + making
+    first = loop.body[0].lineno
+    late = max(w.last_line for w in moving) < min(_giving(inside, gradient_calls), default=0)
+    return _made(
+        body,
+        inside,
+        name,
+        derived,
+        gradient_calls,
+        before + making,
+        moving,
+        head=(loop.lineno, max(first - 1, loop.lineno)),
+        body_lines=(loop.lineno, loop.end_lineno or loop.lineno),
+        endless=isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant),
+        by_gradient=late or first == loop.lineno,
+        first=first,
+    )
+
+
+def _once(
+    body: Body, nodes: list[ast.AST], name: str, gradient_calls: frozenset[str]
+) -> GradientLoop | None:
+    """See a function that moves a local once, without a loop."""
+    if isinstance(body, ast.Module):
+        return None
+    gradient = min(_giving(nodes, gradient_calls), default=0)
+    derived = spread(nodes, {name})
+    every = writes(nodes, name, _steppers(nodes, name))
+    moving = [
+        w for w in every if w.line > gradient and (w.value is None or used_names(w.value) & derived)
+    ]
+    making = [w for w in every if w.last_line < gradient]
+    if not moving or not (making or name in _parameters(body)):
+        return None
+    lines = (body.lineno, body.end_lineno or body.lineno)
+    return _made(
+        body,
+        nodes,
+        name,
+        derived,
+        gradient_calls,
+        making,
+        moving,
+        head=(0, 0),
+        body_lines=lines,
+        endless=False,
+        by_gradient=True,
+        first=0,
+    )
+
+
+def _made(
+    body: Body,
+    inside: list[ast.AST],
+    name: str,
+    derived: set[str],
+    gradient_calls: frozenset[str],
+    creating: list[Write],
+    moving: list[Write],
+    *,
+    head: tuple[int, int],
+    body_lines: tuple[int, int],
+    endless: bool,
+    by_gradient: bool,
+    first: int,
+) -> GradientLoop:
+    parameters = _parameters(body)
     gradient = _gradient_names(inside, name, gradient_calls)
     return GradientLoop(
         subject=name,
-        head=(loop.lineno, max(loop.body[0].lineno - 1, loop.lineno)),
-        body=(loop.lineno, loop.end_lineno or loop.lineno),
-        endless=_endless(loop),
-        first=loop.body[0].lineno,
+        head=head,
+        body=body_lines,
+        endless=endless,
+        by_gradient=by_gradient,
+        first=first,
         creating=_lines(creating),
         writing=_lines(moving),
         parameter=name in parameters,
         guesses=guess(inside, name, derived, gradient, creating, parameters),
     )
+
+
+def _giving(inside: list[ast.AST], gradient_calls: frozenset[str]) -> list[int]:
+    """Give the lines of the calls that give gradients."""
+    gives = {"backward", "grad", *gradient_calls}
+    return [n.lineno for n in inside if isinstance(n, ast.Call) and called(n) in gives]
 
 
 def _making(
@@ -158,8 +256,7 @@ def _making(
     fresh = [w.line for w in within if w.value is not None and not used_names(w.value) & derived]
     if not fresh:
         return []
-    gives = {"backward", "grad", *gradient_calls}
-    lines = [node.lineno for node in inside if isinstance(node, ast.Call) and called(node) in gives]
+    lines = _giving(inside, gradient_calls)
     until = min((line for line in lines if line >= fresh[0]), default=fresh[0] + 1)
     return [w for w in within if w.line in fresh or fresh[0] <= w.line < until]
 
@@ -176,15 +273,8 @@ def _gradient_names(inside: list[ast.AST], name: str, gradient_calls: frozenset[
 
 
 def _steppers(nodes: list[ast.AST], name: str) -> frozenset[str]:
-    """Give the locals that were made by a call with the subject: an optimizer of it."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            lists = [a for a in node.value.args if isinstance(a, (ast.List, ast.Tuple))]
-            parts = [part for each in lists for part in each.elts]
-            if any(isinstance(part, ast.Name) and part.id == name for part in parts):
-                found.update(t.id for t in node.targets if isinstance(t, ast.Name))
-    return frozenset(found)
+    """Give the optimizers that were made for the subject."""
+    return frozenset(owner for owner, names in _optimized(nodes).items() if name in names)
 
 
 def _parameters(body: Body) -> set[str]:
@@ -193,10 +283,6 @@ def _parameters(body: Body) -> set[str]:
     arguments = body.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return {argument.arg for argument in every}
-
-
-def _endless(loop: Loop) -> bool:
-    return isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
 
 
 def _lines(found: list[Write]) -> frozenset[int]:

@@ -72,21 +72,27 @@ def loop_plans(
     code: types.CodeType, module: str, specs: list[Spec], findings: Findings
 ) -> tuple[Plan, ...]:
     """Plan how to observe the loops of a function; the first adapter that fits a loop has it."""
-    used = used_by(code)
     calls = {call for spec in specs for call in spec.gradient_calls}
-    if not used & {"grad", *calls}:
+    if not _takes_gradients(code, calls):
         return ()
     body = body_of(code)
     if body is None:
         return ()
     where = name_of_code(code)
     plans: dict[tuple[str, int], Plan] = {}
-    for spec, loop in _fitting(find_loops(body, calls), used, module, where, specs, findings):
+    loops, used = find_loops(body, calls), used_by(code)
+    for spec, loop in _fitting(loops, used, module, where, specs, findings):
         key = loop.subject, loop.body[0]
         if key not in plans:
             name = where if not plans else f"{where}:{loop.subject}"
             plans[key] = Plan(spec, loop, code, name, _names(spec, loop))
     return tuple(plans.values())
+
+
+def _takes_gradients(code: types.CodeType, calls: set[str]) -> bool:
+    """Say whether a function may take a gradient, before its source is read."""
+    names = set(code.co_names)
+    return bool(names & {"grad", *calls}) or names >= {"backward", "step"}
 
 
 def _fitting(

@@ -125,5 +125,9 @@ def _each_element(spec: Spec, scope: Scope) -> bool:
             continue
         if isinstance(value, (int, float)):
             return value == math.inf
-        return "inf" in (value if isinstance(value, str) else type(value).__name__).lower()
+        name = (value if isinstance(value, str) else type(value).__name__).lower()
+        if "inf" in name:
+            return True
+        if any(norm in name for norm in ("l2", "l1", "l0", "l_2", "l_1")):
+            return False
     return spec.norm == "inf"

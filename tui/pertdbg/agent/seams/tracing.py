@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -222,3 +222,15 @@ def read_locals(
         if name in frame.f_globals:
             found[name] = frame.f_globals[name]
     return found
+
+
+def is_method_of(frame: types.FrameType, methods: Iterable[str]) -> bool:
+    """Say whether a function runs as a method of an object whose class has these methods."""
+    first = frame.f_code.co_varnames[:1]
+    if not first or not frame.f_code.co_argcount:
+        return False
+    owner = read_locals(frame, frozenset(first), traced=True).get(first[0])
+    held: set[str] = set()
+    for cls in type(owner).__mro__:
+        held.update(vars(cls))
+    return held.issuperset(methods)

@@ -132,16 +132,6 @@ class AttackCall:
         return known
 
 
-def has_methods(frame: types.FrameType, spec: Spec) -> bool:
-    """Say whether a function is called as a method of an object that has an adapter's methods."""
-    first = frame.f_code.co_varnames[:1]
-    owner = read_locals(frame, frozenset(first), traced=True).get(first[0]) if first else None
-    held: set[str] = set()
-    for cls in type(owner).__mro__:
-        held.update(vars(cls))
-    return held.issuperset(spec.methods)
-
-
 def _model(spec: Spec, scope: Mapping[str, Any]) -> Any:
     for expression in spec.model:
         try:

@@ -1,0 +1,138 @@
+"""Runs the loops of `shapes`, observed or not, and keeps what they know of themselves."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pertdbg.adapters import adapters
+from pertdbg.agent.config import Config
+from pertdbg.agent.finder import watch_everything
+from pertdbg.agent.run import Run
+from pertdbg.record import CallRecord
+from pertdbg.recording.reader import Recording
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a loop knew of one call, in float64."""
+
+    created: bool
+    largest: float
+    norm: float
+    gradient: float | None
+
+
+@dataclass
+class Seen:
+    """Takes what a loop knows, and the tensors that it came to."""
+
+    calls: dict[str, list[Known]] = field(default_factory=dict)
+    results: list[Any] = field(default_factory=list)
+    references: list[weakref.ref[Tensor]] = field(default_factory=list)
+
+    def made(self, delta: Tensor, name: str = "") -> None:
+        """A delta was made."""
+        self.calls.setdefault(name, []).append(_known(delta, None, created=True))
+
+    def moved(self, delta: Tensor, gradient: Tensor | None, name: str = "") -> None:
+        """A pass of the loop has ended."""
+        self.calls.setdefault(name, []).append(_known(delta, gradient, created=False))
+
+    def result(self, *tensors: Any) -> None:
+        """Keep the bits, version and flags of what the loop came to."""
+        self.results.append([bits(tensor) for tensor in tensors])
+
+    def watch(self, module: nn.Module) -> None:
+        """Refer weakly to every tensor that a module is given."""
+        module.register_forward_pre_hook(
+            lambda _, args: self.references.extend(weakref.ref(each) for each in args)
+        )
+
+    def alive(self) -> int:
+        """Count the tensors that were given to a module and still live."""
+        return len({id(tensor) for each in self.references if (tensor := each()) is not None})
+
+
+def _known(delta: Tensor, gradient: Tensor | None, *, created: bool) -> Known:
+    values = delta.detach().double()
+    norm = None if gradient is None else float(gradient.detach().double().norm())
+    return Known(created, float(values.abs().max()), float(values.norm()), norm)
+
+
+def bits(tensor: Tensor | None) -> Any:
+    """Values to the bit, version, flags and grad_fn of a tensor."""
+    if tensor is None:
+        return None
+    raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    name = None if tensor.grad_fn is None else tensor.grad_fn.name()
+    flags = tensor._version, tensor.is_leaf, tensor.requires_grad, name
+    return hashlib.sha256(raw).hexdigest()[:16], tuple(tensor.shape), flags
+
+
+Shape = Callable[[int, Seen], None]
+
+
+@dataclass
+class Came:
+    """What a run came to."""
+
+    seen: Seen
+    ended: str
+    random: str
+    alive: int
+    records: list[CallRecord] = field(default_factory=list)
+    report: dict[str, list[str]] = field(default_factory=dict)
+    """Names of layers by adapter."""
+    why_not: dict[str, str] = field(default_factory=dict)
+
+    def trace(self) -> list[Any]:
+        """What must be the same with and without the agent."""
+        return [self.seen.results, self.seen.calls, self.ended, self.random, self.alive]
+
+
+def plain(run: Shape, rounds: int) -> Came:
+    """Run a loop by itself."""
+    seen, ended = Seen(), "returned"
+    torch.manual_seed(0)
+    gc.collect()
+    gc.disable()
+    try:
+        run(rounds, seen)
+    except Exception as error:  # noqa: BLE001 - what it raises is compared
+        ended = f"{type(error).__name__}: {error}"
+    finally:
+        alive = seen.alive()
+        gc.enable()
+    state = hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()
+    return Came(seen, ended, state, alive)
+
+
+def observed(run: Shape, rounds: int, own: Sequence[Path] = (), facts: Any = "all") -> Came:
+    """Run a loop under the agent, which finds it by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.pertdbg"
+        agent = Run(Config(recording=str(path), scenario="", facts=facts))
+        finder = watch_everything(agent, adapters(own))
+        try:
+            came = plain(run, rounds)
+            report = finder.report()
+        finally:
+            finder.remove()
+            agent.end(0, "")
+            agent.remove()
+        recording = Recording.open(path)
+        came.records = list(recording)
+        recording.close()
+    came.report = {row["adapter"]: row["matched"] for row in report if row["matched"]}
+    came.why_not = {row["adapter"]: row["why_not"] for row in report if not row["matched"]}
+    return came
