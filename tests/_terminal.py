@@ -29,6 +29,11 @@ KEYS = {
 }
 
 
+def _without_size() -> dict[str, str]:
+    """The environment without the variables that would rule over the terminal's own size."""
+    return {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+
+
 class Terminal:
     """``pertdbg ARGUMENTS`` on a terminal of the given size."""
 
@@ -48,7 +53,7 @@ class Terminal:
             stderr=child,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**os.environ, **settings},
+            env={**_without_size(), **settings},
         )
         os.close(child)
 

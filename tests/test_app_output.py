@@ -68,7 +68,7 @@ def test_stderr_follows_under_its_own_line() -> None:
     assert plain(output(b"out\n", b"err\n", 40)).splitlines()[0] == "out"
     assert plain(output(b"out\n", b"err\n", 40)).splitlines()[2] == "err"
     assert "stderr" in plain(output(b"out\n", b"err\n", 40)).splitlines()[1]
-    assert plain(output(b"", b"", 40)) == "nothing printed up to here, or it was not recorded"
+    assert plain(output(b"", b"", 40)) == "nothing printed, or not recorded"
 
 
 def test_long_lines_are_folded() -> None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pertdbg.commands import adapters as adapters_command
+from pertdbg.commands import recordings, scenarios
 from pertdbg.errors import PertdbgError
+from pertdbg.scriptcommand import TakesScript, given_script, script_options
+
+if TYPE_CHECKING:
+    from pertdbg.target import Script
 
 _FACTS = click.Choice(["core", "all"])
 _STEPS = click.IntRange(min=1)
 _FILE = click.Path(path_type=Path)
+_OWN = {"-h", "--help", "--version", "--debug"}
 
 
 class _DefaultToApp(click.Group):
@@ -22,9 +31,8 @@ class _DefaultToApp(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the hidden command in front of a target, and of nothing at all."""
-        own = {"--help", "--version", "--debug"}
-        first = next((i for i, arg in enumerate(args) if arg not in own), len(args))
-        if not own & set(args[:first]) - {"--debug"} and (
+        first = next((i for i, arg in enumerate(args) if arg not in _OWN), len(args))
+        if not _OWN & set(args[:first]) - {"--debug"} and (
             first == len(args) or args[first] not in self.commands
         ):
             args = [*args[:first], "open", *args[first:]]
@@ -40,24 +48,41 @@ def cli(debug: bool) -> None:
     \b
     pertdbg                    the default scenario in the app
     pertdbg NAME|FILE.toml     a scenario that ships, or your own
+    pertdbg SCRIPT.py [ARGS]   your script, as `python SCRIPT.py ARGS` runs it; or -m MODULE
     pertdbg FILE.pertdbg       a recording, again and again, without torch
     """  # noqa: D301 - what follows the escape keeps its lines in click's help
     del debug  # `main` looks for the flag itself, since it counts where parsing fails too
 
 
-@cli.command("open", hidden=True)
+@cli.command("open", hidden=True, cls=TakesScript)
 @click.argument("target", default="sift")
 @click.option("--steps", type=_STEPS, help="Number of update calls, creation included.")
 @click.option("--facts", type=_FACTS, default="all", show_default=True, help="How much to record.")
-def open_(target: str, steps: int | None, facts: Any) -> None:
-    """Open TARGET in the app: a scenario (name or .toml) or a recording (.pertdbg)."""
-    from pertdbg.launch import live_session, run_app
+@script_options
+@click.pass_context
+def open_(
+    ctx: click.Context,
+    target: str,
+    steps: int | None,
+    facts: Any,
+    python: str | None,
+    adapters: tuple[Path, ...],
+) -> None:
+    """Open TARGET in the app: a scenario (name or .toml), a script or a recording (.pertdbg)."""
+    from pertdbg.launch import live_script, live_session, run_app
 
+    given = given_script(ctx)
+    if given is None:
+        _only_for_scripts(python, adapters)
+    script = None if given is None else _script(given, python, steps)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise PertdbgError(
             "the app needs a terminal on stdin and stdout; "
             "without one use `pertdbg record` and `pertdbg show`"
         )
+    if script is not None:
+        session = live_script(script, adapters=adapters, facts=facts, command=_command())
+        raise SystemExit(run_app(session))
     path = _target(target)
     if path.suffix == ".pertdbg":
         if steps is not None:
@@ -68,7 +93,14 @@ def open_(target: str, steps: int | None, facts: Any) -> None:
     raise SystemExit(run_app(live_session(path, steps=steps, facts=facts, command=_command())))
 
 
-@cli.command()
+def _which_tensors(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    every, _, number = value.partition(":")
+    if value in ("none", "last", "all") or (every == "every" and number.isdecimal()):
+        return value
+    raise click.BadParameter(f"{value!r} is none of none, last, every:N, all", ctx, option)
+
+
+@cli.command(cls=TakesScript)
 @click.argument("target", default="sift")
 @click.option("-o", "--output", type=_FILE, help="Where to write; NAME.pertdbg if not given.")
 @click.option("--steps", type=_STEPS, help="Number of update calls, creation included.")
@@ -78,87 +110,53 @@ def open_(target: str, steps: int | None, facts: Any) -> None:
     type=click.Choice(["kill", "power"]),
     default="kill",
     show_default=True,
-    help="What a record outlives: the target's end, or also a power failure (slower).",
+    help="What a record outlives: the target's end; or also a power failure, which loses at most "
+    "the last 0.05 s and one flush.",
 )
-def record(target: str, output: Path | None, steps: int | None, facts: Any, durable: Any) -> None:
-    """Run a scenario without a screen and record it.
+@click.option(
+    "--tensors",
+    default="none",
+    show_default=True,
+    metavar="none|last|every:N|all",
+    callback=_which_tensors,
+    help="Of which calls to store the tensors themselves.",
+)
+@script_options
+@click.pass_context
+def record(
+    ctx: click.Context,
+    target: str,
+    output: Path | None,
+    steps: int | None,
+    facts: Any,
+    durable: Any,
+    tensors: str,
+    python: str | None,
+    adapters: tuple[Path, ...],
+) -> None:
+    """Run a scenario or a script without a screen and record it.
 
-    The recording's path is the last line on stdout; the exit status is the scenario's own.
+    The exit status is the target's own. A scenario: the recording's path is the last line on
+    stdout. A script: `record [OPTIONS] SCRIPT ARGS` or `record [OPTIONS] -m MODULE ARGS`; this
+    process becomes `python SCRIPT ARGS`, and the path is the last line on stderr.
     """
-    from pertdbg.launch import record_scenario
+    from pertdbg.launch import record_scenario, record_script
 
+    shared = {
+        "facts": facts,
+        "durable": durable,
+        "tensors": tensors,
+        "command": _command(),
+    }
+    given = given_script(ctx)
+    if given is not None:
+        script = _script(given, python, steps)
+        record_script(script, output, adapters=adapters, **shared)
+    _only_for_scripts(python, adapters)
     path = _target(target)
     if path.suffix == ".pertdbg":
-        raise PertdbgError(f"{path}: is a recording already; record takes a scenario")
-    status = record_scenario(
-        path, output, steps=steps, facts=facts, durable=durable, command=_command()
-    )
-    raise SystemExit(status)
-
-
-@cli.command()
-@click.argument("file", type=_FILE)
-@click.option("--call", type=click.IntRange(min=1), help="The call to show; the last if not given.")
-@click.option("--layer", help="The layer, where several have a call of that number.")
-@click.option("--rank", type=click.IntRange(min=0), help="The rank, where there are several.")
-@click.option("--json", "as_json", is_flag=True, help="The record as JSON.")
-def show(file: Path, call: int | None, layer: str | None, rank: int | None, as_json: bool) -> None:
-    """Show one call of a recording, verdict first."""
-    from pertdbg.output.show import show as show_call
-
-    show_call(file, call=call, layer=layer, rank=rank, as_json=as_json)
-
-
-@cli.command()
-@click.argument("file", type=_FILE)
-@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), required=True)
-@click.option("-o", "--output", type=_FILE, help="Where to write; stdout if not given.")
-def export(file: Path, form: Any, output: Path | None) -> None:
-    """Write all calls of a recording for other tools.
-
-    csv: one row a call, every number and flag. jsonl: one record a line, as `show --json`.
-    """
-    from pertdbg.output.export import export as export_recording
-
-    export_recording(file, form, output)
-
-
-@cli.group(invoke_without_command=True)
-@click.pass_context
-def scenarios(ctx: click.Context) -> None:
-    """List and show the scenarios that ship."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_)
-
-
-@scenarios.command("list")
-def list_() -> None:
-    """List names and titles."""
-    from pertdbg.scenario.library import listing
-
-    rows = listing()
-    width = max(len(name) for name, _ in rows)
-    for name, title in rows:
-        click.echo(f"{name:{width}}  {title}")
-
-
-@scenarios.command("show")
-@click.argument("name")
-def show_scenario(name: str) -> None:
-    """Print the file of a scenario, to read or to start your own from."""
-    from pertdbg.scenario.library import find
-
-    click.echo(find(name).read_text(), nl=False)
-
-
-@scenarios.command("schema")
-def schema() -> None:
-    """Print the JSON schema of scenario files, for editors that check TOML."""
-    import json
-
-    from pertdbg.scenario.model import Scenario
-
-    click.echo(json.dumps(Scenario.model_json_schema(), indent=2))
+        raise PertdbgError(f"{path}: is a recording already; record takes a scenario or a script")
+    raise SystemExit(record_scenario(path, output, steps=steps, **shared))
 
 
 @cli.command()
@@ -175,15 +173,26 @@ def doctor() -> None:
     raise SystemExit(0 if well else 2)
 
 
+def _script(given: Sequence[str], python: str | None, steps: int | None) -> Script:
+    from pertdbg.target import Script
+
+    if steps is not None:
+        raise PertdbgError("--steps is for a scenario; a script makes the updates that it makes")
+    return Script.of(given, python)
+
+
+def _only_for_scripts(python: str | None, adapters: Sequence[Path]) -> None:
+    if python is not None or adapters:
+        option = "--adapter" if python is None else "--python"
+        raise PertdbgError(f"{option} is for a script, SCRIPT.py or -m MODULE")
+
+
 def _target(target: str) -> Path:
     """Find what a person named: a file, or a scenario that ships."""
     path = Path(target)
-    if path.suffix == ".py" or target == "-m":
-        raise PertdbgError(
-            f"{target}: this version debugs scenarios (.toml) and opens recordings (.pertdbg); "
-            "a script can be named from a scenario as its model or layer"
-        )
     if path.suffix in (".toml", ".pertdbg") or path.exists():
+        if path.is_dir():
+            raise PertdbgError(f"{target}: is a folder; name a script, a scenario or a recording")
         if not path.is_file():
             raise PertdbgError(f"{target}: no such file")
         return path if path.suffix == ".toml" else _as_recording(path)
@@ -192,16 +201,38 @@ def _target(target: str) -> Path:
     return find(target)
 
 
+def _scenario(target: str) -> Path:
+    path = _target(target)
+    if path.suffix != ".toml":
+        raise PertdbgError(f"{target}: is not a scenario, a name of one that ships or a .toml file")
+    return path
+
+
 def _as_recording(path: Path) -> Path:
     if path.suffix != ".pertdbg":
         raise PertdbgError(
-            f"{path}: neither a scenario (.toml) nor a recording (.pertdbg), by its name"
+            f"{path}: neither Python (.py) nor a scenario (.toml) nor a recording (.pertdbg), "
+            "by its name"
         )
     return path
 
 
+for _other in (
+    *recordings.ALL,
+    scenarios.scenarios,
+    scenarios.ablate(_scenario),
+    adapters_command.adapters,
+):
+    cli.add_command(_other)
+
+
 def _command() -> str:
     return shlex.join(["pertdbg", *sys.argv[1:]])
+
+
+def _debugs(words: Sequence[str]) -> bool:
+    """Say whether `--debug` stands where it is ours, and not the script's."""
+    return "--debug" in itertools.takewhile(_OWN.__contains__, words)
 
 
 def main() -> None:
@@ -211,7 +242,7 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         status = stop.exit_code
     except (PertdbgError, click.ClickException) as error:
-        if "--debug" in sys.argv:
+        if _debugs(sys.argv[1:]):
             raise
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         click.echo(f"pertdbg: {text}", err=True)

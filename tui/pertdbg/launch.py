@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pertdbg.agent.config import Config, Durable, Facts
 from pertdbg.errors import PertdbgError
 from pertdbg.session import LiveSession, Session
+
+if TYPE_CHECKING:
+    from pertdbg.target import Script
 
 
 def live_session(path: Path, *, steps: int | None, facts: Facts, command: str) -> Session:
@@ -19,6 +25,21 @@ def live_session(path: Path, *, steps: int | None, facts: Facts, command: str) -
     """
     config, title, about = _config(path, Path(), steps, facts, "kill", command)
     return LiveSession(config, path.name, title, about)
+
+
+def live_script(script: Script, *, adapters: Sequence[Path], facts: Facts, command: str) -> Session:
+    """Prepare a session on a script.
+
+    Raises:
+        PertdbgError: An adapter's file has errors, or the script is not stored in a file.
+    """
+    if script.is_piped:
+        raise PertdbgError(
+            f"{script.given[0]}: a script from a pipe can be recorded, but not opened in the app: "
+            "its target has no standard input"
+        )
+    config = _script_config(script, Path(), adapters, facts, "kill", command)
+    return LiveSession(config, script.name, script.name, script=script)
 
 
 def run_app(session: Session) -> int:
@@ -40,6 +61,7 @@ def record_scenario(
     steps: int | None,
     facts: Facts,
     durable: Durable,
+    tensors: str,
     command: str,
 ) -> int:
     """Run a scenario in this process and record it; gives its exit status.
@@ -51,12 +73,39 @@ def record_scenario(
 
     target = _free(path.stem) if output is None else output
     config, _, _ = _config(path, target, steps, facts, durable, command)
+    config = replace(config, tensors=tensors)
     progress = _Progress() if sys.stderr.isatty() else None
     status = run(config, progress)
     if progress is not None:
         progress.clear()
     print(target.resolve(), flush=True)  # noqa: T201 - the contract of `record`
     return status
+
+
+def record_script(
+    script: Script,
+    output: Path | None,
+    *,
+    adapters: Sequence[Path],
+    facts: Facts,
+    durable: Durable,
+    tensors: str,
+    command: str,
+) -> NoReturn:
+    """Become the script's target: this process goes on as Python running the script.
+
+    Raises:
+        PertdbgError: An adapter or the place to write is not usable; nothing has run.
+    """
+    path = _free(script.stem) if output is None else output
+    config = _script_config(script, path, adapters, facts, durable, command)
+    config = replace(config, tensors=tensors)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(script.python, script.command(), script.environment(config))  # noqa: S606
+    except OSError as error:
+        raise PertdbgError(f"{script.python}: can't be run: {error.strerror}") from error
 
 
 class _Progress:
@@ -94,6 +143,25 @@ def _config(
         meta=meta,
     )
     return config, scenario.title, scenario.about
+
+
+def _script_config(
+    script: Script,
+    recording: Path,
+    adapters: Sequence[Path],
+    facts: Facts,
+    durable: Durable,
+    command: str,
+) -> Config:
+    from pertdbg.adapters import adapters as read_adapters  # brings a TOML parser
+
+    return Config(
+        recording=str(recording.resolve()),
+        facts=facts,
+        durable=durable,
+        meta={"command": command, "target": script.name, "title": script.name},
+        adapters=read_adapters(adapters),
+    )
 
 
 def _free(stem: str) -> Path:

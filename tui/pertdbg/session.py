@@ -17,15 +17,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pertdbg.agent.config import Config
+from pertdbg.agent.notice import NOTHING
 from pertdbg.errors import PertdbgError
 from pertdbg.recording.copy import copy_recording
 from pertdbg.recording.reader import Recording
 from pertdbg.wire import BadFrame, Frame, Unpacker, pack
+
+if TYPE_CHECKING:
+    from pertdbg.target import Script
 
 
 class State(enum.Enum):
@@ -177,9 +182,25 @@ class Session:
 class LiveSession(Session):
     """A session whose target is a child process of its own group, with the agent inside."""
 
-    def __init__(self, config: Config, target_name: str, title: str = "", about: str = "") -> None:
-        """Prepare to run a scenario; `config` says which, its paths are filled in here."""
+    def __init__(
+        self,
+        config: Config,
+        target_name: str,
+        title: str = "",
+        about: str = "",
+        script: Script | None = None,
+    ) -> None:
+        """Prepare to run a target.
+
+        Args:
+            config: What the agent is told; the paths of the session are filled in here.
+            target_name: What the target is called.
+            title: What the run shows, in few words.
+            about: The same in more words.
+            script: What to run, if it is not the scenario that `config` names.
+        """
         super().__init__(target_name, title, about)
+        self._script = script
         self._folder = Path(tempfile.mkdtemp(prefix="pertdbg-"))
         self._stdout, self._stderr = (self._folder / f"session.{s}" for s in ("stdout", "stderr"))
         self.stdout_path, self.stderr_path = self._stdout, self._stderr
@@ -204,23 +225,32 @@ class LiveSession(Session):
 
     async def start(self) -> None:
         """Start the target's process and begin to listen to it."""
-        path = self._folder / "config.json"
-        self._config.save(path)
         self._began = time.monotonic()
-        self._process = self._spawn([sys.executable, "-m", "pertdbg.agent", str(path)])
+        self._process = self._spawn(*self._command())
         self._tasks = [
             asyncio.create_task(self._connect()),
             asyncio.create_task(self._reap(self._process)),
         ]
 
-    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _command(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        """Give the target's command line and environment."""
+        if self._script is not None:
+            return self._script.command(), self._script.environment(self._config)
+        path = self._folder / "config.json"
+        self._config.save(path)
+        unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        return [sys.executable, "-m", "pertdbg.agent", str(path)], unbuffered
+
+    def _spawn(
+        self, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env=environment,
                 start_new_session=True,
             )
 
@@ -351,10 +381,15 @@ class LiveSession(Session):
         return Ended(status, None, f"exit status {status}" + (f": {last}" if last else ""))
 
     def _last_error_line(self) -> str:
+        """Give the last line of the target's own; what the agent says of a script is not."""
         with self._stderr.open("rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 4096))
-            lines = file.read().decode(errors="replace").strip().splitlines()
+            file.seek(max(0, file.tell() - 8192))
+            text = file.read().decode(errors="replace")
+        if self._script is not None:
+            head, found, _ = text.rpartition(f"pertdbg: {NOTHING}")
+            text = head if found else text
+        lines = text.strip().splitlines()
         return lines[-1].strip() if lines else ""
 
 

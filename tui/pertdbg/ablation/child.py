@@ -54,8 +54,8 @@ class _ObservedRun(Run):
 
     seen: Seen | None = None
 
-    def record(self, record: CallRecord, picture: HeatMap | None) -> None:
-        super().record(record, picture)
+    def record(self, record: CallRecord, picture: HeatMap | None, *tensors: Any) -> None:
+        super().record(record, picture, *tensors)
         if self.seen is not None:
             self.seen.after_call()
 

@@ -1,4 +1,8 @@
-"""What the host tells the agent: one JSON file in the session's private folder."""
+"""What the host tells the agent, as JSON.
+
+For a scenario it is a file in the session's private folder; for a script an environment variable,
+since there need not be such a folder.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,17 @@ Durable = Literal["kill", "power"]
 
 @dataclass(frozen=True)
 class Config:
-    """One run of a scenario under the agent. Paths are absolute."""
+    """One run of a scenario or a script under the agent. Paths are absolute."""
 
     recording: str
-    scenario: str
-    """Path of the scenario's TOML file."""
+    scenario: str = ""
+    """Path of the scenario's TOML file; empty for a script."""
     steps: int | None = None
     """Number of update calls, creation included; None for what the scenario says."""
     facts: Facts = "all"
     durable: Durable = "kill"
+    tensors: str = "none"
+    """Which calls' tensors to store: `none`, `last`, `every:N` or `all`."""
     control: str | None = None
     """Private folder in which to listen for the app; None to run without one."""
     key: str = ""
@@ -32,13 +38,28 @@ class Config:
     stderr: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
     """What the recording is to say of the run: command, title, about, target."""
+    adapters: list[dict[str, Any]] = field(default_factory=list)
+    """For a script: what to look for, in the order in which it is tried."""
+    pythonpath: str | None = None
+    """For a script: the `PYTHONPATH` that it is to find; None for none."""
+    first_path: str | None = None
+    """For a script: what Python puts first on `sys.path`."""
 
     def save(self, path: Path) -> None:
         """Write the file, readable by its owner only (it holds the key)."""
         path.touch(mode=0o600)
-        path.write_text(json.dumps(asdict(self)))
+        path.write_text(self.text())
+
+    def text(self) -> str:
+        """Give it as JSON."""
+        return json.dumps(asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> Config:
         """Read the file back."""
-        return cls(**json.loads(path.read_text()))
+        return cls.of(path.read_text())
+
+    @classmethod
+    def of(cls, text: str) -> Config:
+        """Read what `text` gave."""
+        return cls(**json.loads(text))

@@ -6,6 +6,8 @@ never ends or holds the target: it runs on, and a later app can connect again.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hmac
 import os
 import select
@@ -17,6 +19,9 @@ from pertdbg.wire import BadFrame, Frame, Unpacker, pack
 
 SOCKET = "control.sock"
 """Name of the socket in the session's private folder."""
+
+LOW_DESCRIPTORS = 200
+"""So many low file descriptors are left to a script."""
 
 _PARENT_CHECK = 0.5
 """Seconds between looks whether the app that started us still lives, while none is connected."""
@@ -78,16 +83,17 @@ class Control:
         finally:  # Ctrl-C arrives here as KeyboardInterrupt and goes on into the target's code
             self.tell({"now": "running"})
 
-    def done(self, status: int, text: str) -> None:
+    def done(self, status: int | None, text: str) -> None:
         """Say that the target has come to its end, and hang up."""
         self.tell({"now": "done", "status": status, "text": text})
         self.forget()
 
     def forget(self) -> None:
         """Drop the sockets without a word, as a forked child must."""
-        if self._peer is not None:
-            self._peer.close()
-        self._server.close()
+        for end in (self._peer, self._server):
+            if end is not None:
+                with contextlib.suppress(OSError):  # a target that closes what it did not open
+                    end.close()
         self._peer, self._stop_at = None, None
 
     def _holds(self, call: int) -> bool:
@@ -140,8 +146,8 @@ class Control:
         if self._peer is not None or self._server.fileno() < 0:
             return False
         try:
-            peer, _ = self._server.accept()
-        except BlockingIOError:
+            peer = _high(self._server.accept()[0])
+        except OSError:  # nobody is there
             return False
         self._unpacker = Unpacker()
         if not self._proves_itself(peer):
@@ -183,6 +189,15 @@ class Control:
             self._peer.close()
         self._peer, self._stop_at, self.looking = None, None, frozenset()
         say("the app has gone; the target runs on")
+
+
+def _high(peer: socket.socket) -> socket.socket:
+    """Give the socket a high file descriptor: the target may count on getting the low ones."""
+    with contextlib.suppress(OSError):  # the limit is lower than that
+        number = fcntl.fcntl(peer.fileno(), fcntl.F_DUPFD_CLOEXEC, LOW_DESCRIPTORS)
+        with peer:
+            return socket.socket(fileno=number)
+    return peer
 
 
 def _readable(what: socket.socket, seconds: float) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 
+NOTHING = "nothing is recorded"
+"""How the explanation begins that a script gets where no update was seen."""
+
 
 def say(text: str) -> None:
     """Write ``pertdbg: text`` to file descriptor 2, whatever the target did to `sys.stderr`."""

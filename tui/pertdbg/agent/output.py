@@ -22,12 +22,15 @@ class OutputFile:
 
     def new(self) -> bytes:
         """Give what was printed since the last look; costs one `fstat` where nothing was."""
-        size = os.fstat(self._file).st_size
-        if size == self._read:
+        try:
+            size = os.fstat(self._file).st_size
+            if size == self._read:
+                return b""
+            begin = max(self._read if size > self._read else 0, size - _CHUNK)
+            self._read = size
+            return os.pread(self._file, size - begin, begin)
+        except OSError:  # the target has closed what it did not know
             return b""
-        begin = max(self._read if size > self._read else 0, size - _CHUNK)
-        self._read = size
-        return os.pread(self._file, size - begin, begin)
 
 
 def outputs(*, stdout: str | None, stderr: str | None) -> list[OutputFile]:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from pertdbg.agent.adapter import Adapter
 from pertdbg.agent.backwards import BackwardCounter
 from pertdbg.agent.config import Config
 from pertdbg.agent.control import Control
 from pertdbg.agent.notice import say
 from pertdbg.agent.output import outputs
-from pertdbg.agent.probe import Probe
-from pertdbg.agent.watch import Watch
 from pertdbg.record import CallRecord
 from pertdbg.recording import HeatMap, LayerSource
 from pertdbg.recording.writer import Recorder, RecordingFailed
+
+if TYPE_CHECKING:
+    from pertdbg.agent.adapter import Adapter
+    from pertdbg.agent.tensorcopy import TensorCopy
+    from pertdbg.agent.watch import Watch
 
 PICTURES = frozenset({"histogram", "map"})
 """What can be asked for beside the scalars of a record."""
@@ -51,7 +54,9 @@ class Run:
         self._facts = config.facts
         self._progress = progress
         self._watches: list[Watch] = []
-        recorder = Recorder(Path(config.recording), config.meta, durable=config.durable)
+        recorder = Recorder(
+            Path(config.recording), config.meta, durable=config.durable, tensors=config.tensors
+        )
         self._recorder: Recorder | None = recorder
         self._started_ns = recorder.started_ns
         self._control = (
@@ -77,12 +82,16 @@ class Run:
 
     def ready(self, torch_version: str) -> None:
         """Begin to observe, now that torch is there."""
+        from pertdbg.agent.probe import Probe
+
         self._state(torch=torch_version)
         self.probe = Probe(facts=self._facts)
         self.backwards.install()
 
     def watch(self, cls: type, adapter: Adapter) -> None:
         """Observe a class from now on."""
+        from pertdbg.agent.watch import Watch
+
         watch = Watch(cls, adapter, self)
         watch.install()
         self._watches.append(watch)
@@ -119,7 +128,17 @@ class Run:
             if self._recorder is not None:
                 self._recorder.add_layer(layer)
 
-    def record(self, record: CallRecord, picture: HeatMap | None) -> None:
+    def wants_tensors(self, layer: str, call: int, *, fault: bool = False) -> bool:
+        """Say whether the tensors of a layer's call are to be stored; see `Recorder`."""
+        recorder = self._recorder
+        return recorder is not None and recorder.wants_tensors(layer, call, fault=fault)
+
+    def record(
+        self,
+        record: CallRecord,
+        picture: HeatMap | None,
+        tensors: Mapping[str, TensorCopy] = MappingProxyType({}),
+    ) -> None:
         """Write a record, what the target printed before it, and stop if asked to."""
         with self.lock:
             if self._recorder is None:
@@ -130,6 +149,8 @@ class Run:
                     self._recorder.state(state="running", loading="")
                 self._copy_output(record.id)
                 self._recorder.write(record, picture)
+                for role, copy in tensors.items():
+                    self._recorder.tensor(record.id, role, copy.dtype, copy.shape, copy.data)
             except RecordingFailed as error:
                 self.failed("writing the recording", error)
                 return
@@ -148,8 +169,8 @@ class Run:
         if self._control is not None:
             self._control.forget()
 
-    def end(self, status: int, text: str) -> None:
-        """Write how the target ended and close the recording."""
+    def end(self, status: int | None, text: str) -> None:
+        """Write how the target ended and close the recording; the status may not be known."""
         with self.lock:
             try:
                 self._copy_output(self.calls + 1)

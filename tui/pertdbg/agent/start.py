@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
 
 from pertdbg.agent.config import Config
+from pertdbg.agent.mainmodule import status_of
 from pertdbg.agent.notice import say
 from pertdbg.agent.run import Run
 from pertdbg.errors import PertdbgError
@@ -64,28 +64,17 @@ def _outcome(perform: Callable[[], None]) -> tuple[int, str]:
     """Run and tell how it ended: an exit status and the last words."""
     try:
         perform()
-    except SystemExit as stop:
-        return _status(stop)
     except PertdbgError as error:
         say(str(error))
         return 2, str(error)
-    except KeyboardInterrupt as error:
-        _show(error)
-        return 128 + signal.SIGINT, "KeyboardInterrupt"
+    except SystemExit as stop:
+        if not isinstance(stop.code, int | None):
+            sys.stderr.write(f"{stop.code}\n")
+        return status_of(stop)
     except BaseException as error:  # noqa: BLE001 - as the interpreter does at a script's end
         _show(error)
-        return 1, f"{type(error).__name__}: {error}"
+        return status_of(error)
     return 0, ""
-
-
-def _status(stop: SystemExit) -> tuple[int, str]:
-    """Read the exit status as the interpreter does: text goes to stderr and means 1."""
-    if stop.code is None:
-        return 0, ""
-    if isinstance(stop.code, int):
-        return stop.code & 0xFF, ""
-    sys.stderr.write(f"{stop.code}\n")
-    return 1, str(stop.code)
 
 
 def _show(error: BaseException) -> None:

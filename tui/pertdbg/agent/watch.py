@@ -71,14 +71,22 @@ class Watch:
         @functools.wraps(original)
         def update(layer: Any, *args: Any, **kwargs: Any) -> Any:
             call = self._enter(layer)
-            if call is None:
-                return original(layer, *args, **kwargs)
             try:
                 result = original(layer, *args, **kwargs)
             except BaseException as error:
-                self._leave(call, layer, error=error)
+                if call is not None:
+                    self._leave(call, layer, error=error)
+                # A bare raise adds no entry for this frame again (Python 3.11 and later).
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next
                 raise
-            self._leave(call, layer, result=result)
+            if call is None:
+                return result
+            try:
+                self._leave(call, layer, result=result)
+            except BaseException as error:  # Ctrl-C while the target is stopped
+                error.__traceback__ = None
+                raise
             return result
 
         return update

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pertdbg.agent.probe import Entry, Observation, Roles
 from pertdbg.agent.seams.image import attend, without_difference
+from pertdbg.agent.seams.stored import Copies, at_fault, copies, gradient_at_entry
+from pertdbg.agent.storage import AFTER
 from pertdbg.agent.tensors import is_tensor
 from pertdbg.record import BoundKind, Caller, CallRecord, Raised, Unknown, UpdateFacts
 from pertdbg.recording.parts import LayerSource
@@ -69,6 +71,8 @@ class Call:
     entry: Entry | None
     unknown: tuple[Unknown, ...]
     image: bool
+    copies: Copies = field(default_factory=dict)
+    """Tensors at entry, where they are to be stored."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +168,12 @@ class Calls:
         had_delta = roles.delta is not None
         unknown = scene.unknown + numbers.unknown
         call = Call(counted, caller, numbers, had_delta, since, entry, unknown, scene.image)
+        of = roles.perturbed_input if scene.image else roles.delta
         if scene.image or gradient is not None:
-            self.attend(call, roles.perturbed_input if scene.image else roles.delta, gradient)
+            self.attend(call, of, gradient)
+        if self.run.wants_tensors(counted.name, counted.call + 1):
+            call.copies, unknown = copies({"gradient": gradient_at_entry(of, gradient)})
+            call.unknown += unknown
         return call
 
     def attend(self, call: Call, of: object, gradient: Any) -> None:
@@ -199,7 +207,14 @@ class Calls:
             seen = without_difference(seen)
         counted.backwards = run.backwards.started
         counted.input = weakref.ref(roles.input) if is_tensor(roles.input) else None
-        run.record(self._record(call, update, seen, scene.unknown, outcome), seen.picture)
+        if run.wants_tensors(
+            counted.name, counted.call, fault=at_fault(update, seen.gradient, seen.delta)
+        ):
+            left, unknown = copies({role: getattr(roles, role) for role in AFTER})
+            call.copies.update(left)
+            call.unknown += unknown
+        record = self._record(call, update, seen, scene.unknown, outcome)
+        run.record(record, seen.picture, call.copies)
 
     def _record(
         self,

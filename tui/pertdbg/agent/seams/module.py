@@ -43,7 +43,13 @@ class Replaced:
 
         @functools.wraps(original)
         def observed(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                # A bare raise adds no entry for this frame again (Python 3.11 and later).
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next
+                raise
             if self._calls.open:
                 with self._calls.guarded("observing a function"):
                     self._observe(args, kwargs, result, sys._getframe(1))

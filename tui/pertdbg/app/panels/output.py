@@ -31,7 +31,7 @@ def output(stdout: bytes, stderr: bytes, width: int) -> list[Line]:
     errors = [part for line in text(stderr) for part in fold(line, width)]
     if errors:
         lines += [[("stderr".center(min(width, 24), "─"), "dim")], *errors]
-    return lines or [[("nothing printed up to here, or it was not recorded", "dim")]]
+    return lines or [[("nothing printed, or not recorded", "dim")]]
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,0 +1,70 @@
+"""Commands whose target may be a script: which words are ours, and which are the script's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_GIVEN = "pertdbg.given"
+"""Key of the context's notes: the script, or `-m` and the module, and what stands behind it."""
+
+
+class TakesScript(click.Command):
+    """A command whose target may be a script: our options end there, and the script's begin."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Cut the command line at the script, if it names one."""
+        place = self._place_of_target(ctx, args)
+        if place is not None and _begins_script(args[place]):
+            ctx.meta[_GIVEN] = args[place:]
+            ours = args[:place] if args[place - 1 : place] != ["--"] else args[: place - 1]
+            args = [*ours, "--", args[place]]
+        return super().parse_args(ctx, args)
+
+    def _place_of_target(self, ctx: click.Context, args: list[str]) -> int | None:
+        valued = {
+            word
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option) and not option.is_flag
+            for word in option.opts
+        }
+        place = 0
+        while place < len(args):
+            word = args[place]
+            if word == "--":
+                return place + 1 if place + 1 < len(args) else None
+            if word == "-" or not word.startswith("-") or word.startswith("-m"):
+                return place
+            place += 2 if word in valued else 1
+        return None
+
+
+def given_script(ctx: click.Context) -> Sequence[str] | None:
+    """Give the script, or `-m` and the module, and its arguments; None if there is no script."""
+    given: list[str] | None = ctx.meta.get(_GIVEN)
+    return given
+
+
+def script_options(command: F) -> F:
+    """Add the options that only a script takes."""
+    adapter = click.option(
+        "--adapter",
+        "adapters",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="FILE",
+        help="Describes a perturbation of your own (TOML); for a script, may be repeated.",
+    )
+    python = click.option("--python", metavar="PATH", help="The interpreter; for a script.")
+    return adapter(python(command))
+
+
+def _begins_script(word: str) -> bool:
+    from pertdbg.target import is_script
+
+    return word.startswith("-m") or is_script(word)
