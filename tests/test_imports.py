@@ -24,6 +24,7 @@ RULES = {
     "pertdbg.app": STACK | {"pydantic"},
     "pertdbg.cli": STACK | {"textual", "rich", "pydantic"},
     "pertdbg.scenario.load": STACK | {"textual"},
+    "pertdbg.scenario.library": STACK | SCREEN,
     "pertdbg.adapters": STACK | {"textual"},
     "pertdbg.compare": STACK | SCREEN,
     "pertdbg.guards": STACK | SCREEN,

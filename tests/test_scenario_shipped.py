@@ -38,6 +38,7 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
 @pytest.mark.parametrize("name", library.names())
 def test_every_scenario_teaches_and_expects_something(name: str) -> None:
     scenario = load(library.find(name))
+    assert library.introduction(library.find(name)) == (scenario.title, scenario.about)
     assert len(scenario.title) <= 80
     assert 300 < len(scenario.about) < 1000
     assert scenario.expect

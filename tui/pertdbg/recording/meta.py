@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pertdbg.recording.pack import bounded
@@ -119,6 +118,8 @@ def _is_value(value: object) -> bool:
 
 
 def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # a reader does not need it
+
     try:
         return version("pertdbg")
     except PackageNotFoundError:  # run from a source tree that is not installed

@@ -1,13 +1,18 @@
-"""The scenarios that ship."""
+"""The scenarios that ship. They are known to be valid, so that naming one needs no checking."""
 
 from __future__ import annotations
 
 import difflib
+import sys
 from pathlib import Path
 
 import pertdbg
 from pertdbg.errors import PertdbgError
-from pertdbg.scenario.load import load
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DEFAULT = "sift"
 """The scenario that runs where none is named."""
@@ -43,4 +48,15 @@ def find(name: str) -> Path:
 
 def listing() -> list[tuple[str, str]]:
     """List names and titles, the default first."""
-    return [(name, load(find(name)).title) for name in names()]
+    return [(name, introduction(find(name))[0]) for name in names()]
+
+
+def ships(path: Path) -> bool:
+    """Say whether a file is one of the scenarios that ship."""
+    return path.resolve().parent == folder()
+
+
+def introduction(path: Path) -> tuple[str, str]:
+    """Give title and `about` of a scenario that ships."""
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    return values["title"], values["about"].strip()
