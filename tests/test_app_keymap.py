@@ -8,7 +8,7 @@ import pytest
 
 from pertdbg.app.goto import parse
 from pertdbg.app.keymap import load
-from pertdbg.app.keys import GROUPS, IDS
+from pertdbg.app.keys import GROUPS, IDS, SCREENS
 from pertdbg.errors import PertdbgError
 
 
@@ -62,9 +62,11 @@ def test_a_file_that_is_no_text_is_reported(tmp_path: Path) -> None:
 
 def test_every_action_has_an_id_of_its_own_and_no_two_share_a_key() -> None:
     commands = [command for group in GROUPS.values() for command in group]
-    keys = [key for command in commands for key in command.keys.split(",")]
-    assert len(IDS) == len(commands)
-    assert len(set(keys)) == len(keys)
+    others = [command for group in SCREENS.values() for command in group]
+    assert len(IDS) == len(commands) + len(others)
+    for screen in (commands, *SCREENS.values()):
+        keys = [key for command in screen for key in command.keys.split(",")]
+        assert len(set(keys)) == len(keys)
     assert sum(command.footer for command in commands) <= 7
 
 

@@ -126,7 +126,7 @@ def test_doctor_says_that_this_installation_is_well() -> None:
 
 def test_help_and_version_are_there() -> None:
     lines = pertdbg("--help").stdout.splitlines()
-    assert "  pertdbg FILE.pertdbg       a recording, again and again, without torch" in lines
+    assert "  pertdbg --follow FILE      a recording that another process is writing" in lines
     assert pertdbg("--version").stdout.split()[0] == "pertdbg"
     assert pertdbg("record", "--help").returncode == 0
 

@@ -26,10 +26,20 @@ def panels(text: str) -> str:
     return "\n".join(text.splitlines()[1:-3])
 
 
-def targets() -> set[int]:
-    """Process groups that run our agent."""
-    listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True).stdout
-    return {int(line.split()[0]) for line in listed.splitlines() if "pertdbg.agent" in line}
+def target_of(app: Terminal) -> int:
+    """The process of the target that an app has started; it leads a group of its own."""
+    command = ["ps", "-o", "pid=,args=", "--ppid", str(app.process.pid)]
+    listed = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    (pid,) = (int(line.split()[0]) for line in listed if "pertdbg.agent" in line)
+    return pid
+
+
+def alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("size", SIZES, ids=ids)
@@ -90,13 +100,12 @@ def test_quitting_asks_and_discarding_leaves_no_process_and_no_file(tmp_path: Pa
 
 
 def test_killing_the_app_lets_its_target_end_by_itself(tmp_path: Path) -> None:
-    before = targets()
     with Terminal("sift", env={"TMPDIR": str(tmp_path)}) as live:
         live.wait_for("STOPPED")
-        (group,) = targets() - before
+        group = target_of(live)
         os.kill(live.process.pid, signal.SIGKILL)
         deadline = time.monotonic() + 30
-        while group in targets():
+        while alive(group):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     (folder,) = tmp_path.glob("pertdbg-*")
@@ -161,3 +170,18 @@ def test_a_terminal_that_is_too_small_says_so() -> None:
 def test_the_module_runs_as_the_console_script_does() -> None:
     done = subprocess.run([sys.executable, "-m", "pertdbg", "--version"], capture_output=True)
     assert done.stdout.startswith(b"pertdbg ")
+
+
+def test_a_recording_is_followed_and_a_folder_of_recordings_opens(tmp_path: Path) -> None:
+    path = tmp_path / "run.pertdbg"
+    with Terminal("--follow", str(path)) as following:
+        following.wait_for("run.pertdbg")
+        record = [sys.executable, "-m", "pertdbg", "record", "sift", "-o", str(path)]
+        subprocess.run([*record, "--steps", "3"], check=True, capture_output=True)
+        following.wait_for("call 3 ")
+        following.press("q")
+        assert following.end() == 0
+    with Terminal(str(tmp_path)) as folder:
+        folder.wait_for("call 1 ")
+        folder.press("q")
+        assert folder.end() == 0

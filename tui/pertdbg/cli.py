@@ -18,6 +18,7 @@ from pertdbg.errors import PertdbgError
 from pertdbg.scriptcommand import TakesScript, given_script, script_options
 
 if TYPE_CHECKING:
+    from pertdbg.session import Session
     from pertdbg.target import Script
 
 _FACTS = click.Choice(["core", "all"])
@@ -49,13 +50,16 @@ def cli(debug: bool) -> None:
     pertdbg                    the default scenario in the app
     pertdbg NAME|FILE.toml     a scenario that ships, or your own
     pertdbg SCRIPT.py [ARGS]   your script, as `python SCRIPT.py ARGS` runs it; or -m MODULE
-    pertdbg FILE.pertdbg       a recording, again and again, without torch
+    pertdbg FILE.pertdbg       a recording, again and again, without torch; or a folder of ranks
+    pertdbg --follow FILE      a recording that another process is writing
     """  # noqa: D301 - what follows the escape keeps its lines in click's help
     del debug  # `main` looks for the flag itself, since it counts where parsing fails too
 
 
 @cli.command("open", hidden=True, cls=TakesScript)
 @click.argument("target", default="sift")
+@click.argument("more", nargs=-1)
+@click.option("--follow", is_flag=True, help="TARGET is a recording that is being written.")
 @click.option("--steps", type=_STEPS, help="Number of update calls, creation included.")
 @click.option("--facts", type=_FACTS, default="all", show_default=True, help="How much to record.")
 @script_options
@@ -63,12 +67,17 @@ def cli(debug: bool) -> None:
 def open_(
     ctx: click.Context,
     target: str,
+    more: tuple[str, ...],
+    follow: bool,
     steps: int | None,
     facts: Any,
     python: str | None,
     adapters: tuple[Path, ...],
 ) -> None:
-    """Open TARGET in the app: a scenario (name or .toml), a script or a recording (.pertdbg)."""
+    """Open TARGET in the app: a scenario (name or .toml), a script or recordings (.pertdbg).
+
+    Several recordings, or a folder of them, are the ranks of one run.
+    """
     from pertdbg.launch import live_script, live_session, run_app
 
     given = given_script(ctx)
@@ -83,14 +92,33 @@ def open_(
     if script is not None:
         session = live_script(script, adapters=adapters, facts=facts, command=_command())
         raise SystemExit(run_app(session))
-    path = _target(target)
-    if path.suffix == ".pertdbg":
+    recorded = _recorded(target, more, follow=follow)
+    if recorded is not None:
         if steps is not None:
             raise PertdbgError("--steps is for a scenario; a recording has the calls that it has")
-        from pertdbg.session import Session
+        raise SystemExit(run_app(recorded))
+    session = live_session(_target(target), steps=steps, facts=facts, command=_command())
+    raise SystemExit(run_app(session))
 
-        raise SystemExit(run_app(Session.open(path)))
-    raise SystemExit(run_app(live_session(path, steps=steps, facts=facts, command=_command())))
+
+def _recorded(target: str, more: Sequence[str], *, follow: bool) -> Session | None:
+    """Open what was or is being recorded; None where the target is something to run."""
+    from pertdbg.ranks import follow as follow_recording
+    from pertdbg.ranks import open_ranks
+    from pertdbg.session import Session
+
+    paths = [Path(target), *map(Path, more)]
+    if follow:
+        if more:
+            raise PertdbgError("--follow takes one recording, or one folder of them")
+        return follow_recording(paths[0])
+    if more or paths[0].is_dir():
+        wrong = [path for path in paths if not path.is_dir() and path.suffix != ".pertdbg"]
+        if wrong:
+            raise PertdbgError(f"{wrong[0]}: several targets are recordings (.pertdbg) of one run")
+        return open_ranks(paths)
+    path = _target(target)
+    return Session.open(path) if path.suffix == ".pertdbg" else None
 
 
 def _which_tensors(ctx: click.Context, option: click.Parameter, value: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pertdbg.app import goto, keymap
 from pertdbg.app.files import free_name, stem
-from pertdbg.app.viewer import Viewer
+from pertdbg.app.looker import Looker
 from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
 from pertdbg.session import State
@@ -16,7 +16,10 @@ _OWED = 20
 """Most calls that can be asked for ahead of a slow target."""
 
 
-class PertdbgApp(Viewer):
+_WATCHED = "another process writes this recording: it is followed, not steered"
+
+
+class PertdbgApp(Looker):
     """The time-travel debugger on a session."""
 
     def action_next(self) -> None:
@@ -25,7 +28,7 @@ class PertdbgApp(Viewer):
             self.action_forward()
         elif self.stepping:
             self.owed = min(self.owed + 1, _OWED)
-        elif self.session.state is State.RUNNING:
+        elif self.session.state is State.RUNNING and self.session.live:
             self.action_pause()
         elif self._can_run():
             self.follow = self.stepping = True
@@ -65,7 +68,9 @@ class PertdbgApp(Viewer):
     def action_pause(self) -> None:
         """Stop a running target at its next call."""
         self.owed = 0
-        if self.session.state is State.RUNNING and not self.stepping:
+        if self._is_watched():
+            self.hint(_WATCHED)
+        elif self.session.state is State.RUNNING and not self.stepping:
             self.session.pause()
             self.hint("stopping at the next call")
 
@@ -111,7 +116,8 @@ class PertdbgApp(Viewer):
 
         title = self.session.title or self.session.target_name
         text = self.session.about or "This target comes without a description."
-        self.push_screen(Page("what to look for", lambda width: about(title, text, "", width)))
+        wrong = "; ".join(self.store.notices())
+        self.push_screen(Page("what to look for", lambda width: about(title, text, wrong, width)))
 
     def action_help(self) -> None:
         """Show all keys."""
@@ -174,10 +180,16 @@ class PertdbgApp(Viewer):
         await self.close_session()
         self.exit(0)
 
+    def _is_watched(self) -> bool:
+        """Say whether the target goes on, but is not ours to command."""
+        return not self.session.live and self.session.state in (State.LOADING, State.RUNNING)
+
     def _can_run(self) -> bool:
         """Say whether the target can be sent on, and why not where it can't."""
         state = self.session.state
-        if state is State.REPLAY:
+        if self._is_watched():
+            self.hint(_WATCHED)
+        elif state is State.REPLAY:
             self.hint("a recording does not run; it has no further call")
         elif state is State.ENDED:
             self.hint(self.session.ended.text if self.session.ended else "the target has ended")

@@ -47,6 +47,10 @@ MOVES = (
     Command("goto", "g", "goto", "Go to", "Go to a call by number or percentage", True),
     Command("first", "home", "first", "First", "Go to the first call"),
     Command("last", "G,end", "last", "Last", "Go to the last call and follow the target"),
+    Command("rank", "R", "rank", "Rank", "The same call in the next rank"),
+    Command("zoom.in", "plus,equals_sign", "zoom_in", "Zoom in", "Fewer calls in the plots"),
+    Command("zoom.out", "minus", "zoom_out", "Zoom out", "More calls in timeline and plots"),
+    Command("zoom.all", "0", "zoom_all", "All calls", "All calls in timeline and plots"),
 )
 """Moving the cursor and the target."""
 
@@ -63,7 +67,18 @@ PANELS = (
 )
 """Choosing and enlarging a panel."""
 
+COMPARE = (
+    Command("compare.next", "n", "move(1)", "Next", "Compare: next call"),
+    Command("compare.previous", "p", "move(-1)", "Back", "Compare: previous call"),
+    Command("compare.later", "f", "difference(True)", "Later", "Compare: next difference"),
+    Command("compare.earlier", "F", "difference(False)", "Earlier", "Compare: previous difference"),
+    Command("compare.first", "g", "first", "First", "Compare: first difference"),
+    Command("compare.close", "escape,q,d", "leave", "Close", "Compare: back, to this call"),
+)
+"""Beside another recording."""
+
 OTHERS = (
+    Command("compare", "d", "compare", "Compare", "Compare with another recording"),
     Command("copy", "y", "copy", "Copy", "Copy the panel as text to the clipboard"),
     Command("export", "e", "export", "Export", "Save the screen as SVG, the call as text"),
     Command("keep", "r", "keep", "Keep", "Keep the recording under a name"),
@@ -74,6 +89,26 @@ OTHERS = (
 )
 """The rest."""
 
+TENSORS = (
+    Command("tensor", "t", "tensor", "Tensor", "Panel 5: next stored tensor of the call"),
+    Command("values", "v", "values", "Values", "Values of a stored tensor, full size"),
+)
+"""Tensors that the recording holds."""
+
+VALUES = (
+    Command("values.up", "up,k", "by(-1, 0)", "Up", "Values: a row up"),
+    Command("values.down", "down,j", "by(1, 0)", "Down", "Values: a row down"),
+    Command("values.left", "left,h", "page(0, -1)", "Left", "Values: columns to the left"),
+    Command("values.right", "right,l", "page(0, 1)", "Right", "Values: columns to the right"),
+    Command("values.page-up", "pageup", "page(-1, 0)", "Page up", "Values: a page up"),
+    Command("values.page-down", "pagedown", "page(1, 0)", "Page down", "Values: a page down"),
+    Command("values.first", "home", "edge(-1)", "First", "Values: the first row"),
+    Command("values.last", "G,end", "edge(1)", "Last", "Values: the last row"),
+    Command("values.other", "t", "other", "Other", "Values: the next stored tensor"),
+    Command("values.close", "escape,q,v", "dismiss", "Close", "Values: back to the panels"),
+)
+"""In the table of values."""
+
 SCROLLING = (
     Command("scroll.up", "up,k", "scroll_lines(-1)", "Up", "Scroll the panel up"),
     Command("scroll.down", "down,j", "scroll_lines(1)", "Down", "Scroll the panel down"),
@@ -82,9 +117,14 @@ SCROLLING = (
 )
 """Scrolling in the panel that has the focus."""
 
-GROUPS = {"Move": MOVES, "Panels": PANELS, "Scroll": SCROLLING, "More": OTHERS}
-"""All commands as help shows them."""
+GROUPS = {"Move": MOVES, "Panels": PANELS, "Tensors": TENSORS, "Scroll": SCROLLING, "More": OTHERS}
+"""All commands of the panels as help shows them."""
 
-APP_BINDINGS: list[BindingType] = [c.binding() for c in (*MOVES, *PANELS, *OTHERS)]
+SCREENS = {"In the table of values": VALUES, "In a comparison": COMPARE}
+"""Those of other screens, which may use the same keys."""
+
+APP_BINDINGS: list[BindingType] = [c.binding() for c in (*MOVES, *PANELS, *TENSORS, *OTHERS)]
+COMPARE_BINDINGS: list[BindingType] = [command.binding() for command in COMPARE]
+VALUES_BINDINGS: list[BindingType] = [command.binding() for command in VALUES]
 PANEL_BINDINGS: list[BindingType] = [command.binding() for command in SCROLLING]
-IDS = frozenset(command.id for group in GROUPS.values() for command in group)
+IDS = frozenset(command.id for group in (*GROUPS.values(), *SCREENS.values()) for command in group)

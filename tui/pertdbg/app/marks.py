@@ -1,13 +1,16 @@
-"""Marks of a recording, one byte of bits a call, gathered as the recording grows."""
+"""Marks of any stretch of calls, for the cells of a timeline.
+
+What follows from the records is read from the sums that the recording keeps over many calls, so
+that a million of them cost no more than a few.
+"""
 
 from __future__ import annotations
 
-import functools
-import itertools
-import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pertdbg.recording.reader import Recording
+from pertdbg.recording.series import timeline
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ KINDS = (
     Kind("stopped", "o", "stopped", "dim"),
     Kind("created", "+", "created", "ok"),
     Kind("beyond", "^", "beyond bound", "note"),
-    Kind("other", "~", "gap", "warn"),
+    Kind("gap", "~", "gap", "warn"),
     Kind("refused", "x", "refused", "warn"),
     Kind("inf", "I", "Inf", "bad"),
     Kind("nan", "N", "NaN", "bad"),
@@ -33,10 +36,11 @@ KINDS = (
 """From the least to the most pressing: where several meet in a cell, the last is drawn."""
 
 _BITS = {kind.name: 1 << index for index, kind in enumerate(KINDS)}
-_OTHER = _BITS["other"]
+_GIVEN = ("stopped", "gap")
+"""Those that do not follow from a record."""
 
-_CHUNK = 20_000
-"""Calls looked at in one go, so that a long recording never holds up a key."""
+_COUNTED = 4096
+"""Most calls whose marks are counted; of more, the legend says only which kinds there are."""
 
 
 def kind_of(bits: int) -> Kind | None:
@@ -44,50 +48,101 @@ def kind_of(bits: int) -> Kind | None:
     return KINDS[bits.bit_length() - 1] if bits else None
 
 
+def cell_of(place: int, n: int, cells: int) -> int:
+    """Give the cell of the place-th of n calls."""
+    return (place * cells - 1) // n
+
+
 class Marks:
-    """The marks of all calls seen so far."""
+    """The marks of a recording, with what was read of them last."""
 
-    def __init__(self) -> None:
-        self._bits = bytearray()
-        self._cells: tuple[int, int, int, list[int]] | None = None
-        self._version = 0
+    def __init__(self, recording: Recording | None = None) -> None:
+        self._recording = recording
+        self._derived: tuple[tuple[int, int, int], list[int]] = ((0, 0, 0), [])
+        self._all: tuple[tuple[int, int, int], list[int]] = ((0, 0, 0), [])
+        self._counted = (1, 0)
+        self._counts = [0] * len(KINDS)
 
-    def fill(self, recording: Recording) -> bool:
-        """Look at more calls; gives whether some are left to look at.
+    def renew(self) -> None:
+        """Read the marks that are given to calls again: one may have come to a known call."""
+        self._all = ((0, 0, 0), [])
 
-        The last call looked at before is looked at again: a stop there is marked after it.
+    def cells(self, lo: int, hi: int, cells: int) -> list[int]:
+        """Give the bits of the marks of the calls lo to hi in each of so many cells.
+
+        Raises:
+            PertdbgError: The recording is damaged there.
         """
-        first = max(len(self._bits), 1)
-        last = min(recording.head, first + _CHUNK)
-        self._bits.extend(bytes(max(last - len(self._bits), 0)))
-        for mark in recording.marks(first, last):
-            self._bits[mark.id - 1] |= _BITS.get(mark.kind, _OTHER)
-        self._version += 1
-        return last < recording.head
+        key = (lo, hi, cells)
+        if self._all[0] != key:
+            if self._derived[0] != key:
+                self._derived = (key, self._from_records(lo, hi, cells))
+            found = list(self._derived[1])
+            self._add_given(found, lo, hi)
+            self._all = (key, found)
+        return self._all[1]
 
-    def of(self, id_: int) -> int:
-        """Give the bits of one call."""
-        return self._bits[id_ - 1] if 0 < id_ <= len(self._bits) else 0
+    def counts(self, lo: int, hi: int) -> list[tuple[Kind, int | None]]:
+        """Count the calls lo to hi with each kind of mark; None where they are too many.
 
-    def counts(self) -> list[tuple[Kind, int]]:
-        """Count the calls with each kind of mark, leaving out kinds that there are none of."""
-        present = [(value, self._bits.count(value)) for value in set(self._bits)]
-        counted = [
-            (kind, sum(n for value, n in present if value & bit))
-            for kind, bit in zip(KINDS, _BITS.values(), strict=True)
-        ]
-        return [(kind, n) for kind, n in counted if n]
+        Kinds that there are none of are left out.
+        """
+        if hi - lo >= _COUNTED:
+            present = _union(self._all[1])
+            return [(kind, None) for kind in KINDS if present & _BITS[kind.name]]
+        if self._counted[0] != lo or self._counted[1] >= hi:
+            self._counted, self._counts = (lo, lo - 1), [0] * len(KINDS)
+        done = self._counted[1]
+        self._counts = self._count(done + 1, hi - 1, self._counts)
+        self._counted = (lo, hi - 1)
+        # The last call may yet be given a mark.
+        counts = self._count(hi, hi, self._counts)
+        return [(kind, n) for kind, n in zip(KINDS, counts, strict=True) if n]
 
-    def cells(self, head: int, cells: int) -> list[int]:
-        """Gather the bits of calls 1 to head into so many cells."""
-        key = (head, cells, self._version)
-        if self._cells is None or self._cells[:3] != key:
-            self._cells = (*key, self._gather(head, cells))
-        return self._cells[3]
-
-    def _gather(self, head: int, cells: int) -> list[int]:
-        edges = [cell * head // cells for cell in range(cells + 1)]
+    def _count(self, lo: int, hi: int, counts: list[int]) -> list[int]:
+        if lo > hi:
+            return counts
+        n = hi - lo + 1
+        found = self._from_records(lo, hi, n)
+        self._add_given(found, lo, hi)
+        present = [bits for bits in found if bits]
         return [
-            functools.reduce(operator.or_, set(self._bits[start:stop]), 0)
-            for start, stop in itertools.pairwise(edges)
+            count + sum(1 for bits in present if bits & 1 << index)
+            for index, count in enumerate(counts)
         ]
+
+    def _from_records(self, lo: int, hi: int, cells: int) -> list[int]:
+        """Spread the marks that follow from the records over the cells."""
+        if self._recording is None:
+            return [0] * cells
+        found = [
+            sum(_BITS.get(name, 0) for name in names)
+            for names in timeline(self._recording, lo, hi, cells)
+        ]
+        n = hi - lo + 1
+        if len(found) == cells:
+            return found
+        spread = [0] * cells
+        for place, bits in enumerate(found, 1):
+            spread[cell_of(place, n, cells)] |= bits
+        return spread
+
+    def _add_given(self, found: list[int], lo: int, hi: int) -> None:
+        """Add the marks that were given to calls: one question for each cell that has some."""
+        if self._recording is None:
+            return
+        n, cells = hi - lo + 1, len(found)
+        for kind in _GIVEN:
+            at = self._recording.next_mark(lo - 1, [kind])
+            while at is not None and at <= hi:
+                cell = cell_of(at - lo + 1, n, cells)
+                found[cell] |= _BITS[kind]
+                last = lo - 1 + (cell + 1) * n // cells
+                at = self._recording.next_mark(max(last, at), [kind])
+
+
+def _union(bits: Iterable[int]) -> int:
+    union = 0
+    for some in bits:
+        union |= some
+    return union

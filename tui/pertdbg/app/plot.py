@@ -26,7 +26,7 @@ LEVELS = 16
 """Steps of colour in a heat map."""
 
 BEYOND, NAN = LEVELS, LEVELS + 1
-"""Levels of a heat map's cell beyond a bound that is kept always, and of one with a NaN."""
+"""Levels of a cell that is infinite or beyond a bound kept always, and of one with a NaN."""
 
 
 def curve(
@@ -255,7 +255,7 @@ def _greatest(values: Sequence[float]) -> float:
 def _level(value: float, scale: tuple[float, float], limit: float | None) -> int:
     if value != value:
         return NAN
-    if limit is not None and value > limit:
+    if value == math.inf or (limit is not None and value > limit):
         return BEYOND
     low, high = scale
     if high <= low:

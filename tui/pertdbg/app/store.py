@@ -7,14 +7,21 @@ from pathlib import Path
 from typing import Literal
 
 from pertdbg.app.marks import Marks
+from pertdbg.app.zoom import Zoom
 from pertdbg.errors import PertdbgError
+from pertdbg.ranks import RankSession
 from pertdbg.record import CallRecord
 from pertdbg.recording.parts import HeatMap, LayerSource
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.series import Series, series
+from pertdbg.recording.stored import StoredTensor
+from pertdbg.recording.tensormap import picture_of
 from pertdbg.session import Session
 
 Stream = Literal["stdout", "stderr"]
+
+_NEAR = 100_000
+"""Calls before and after one among which stored tensors are looked for."""
 
 _TAIL = 64 * 1024
 """Bytes of each stream that the output panel looks at."""
@@ -26,11 +33,17 @@ class Store:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.marks = Marks()
-        self.filling = True
-        """Whether marks are left to be gathered."""
+        self.zoom = Zoom()
+        self.role = ""
+        """Role of the stored tensor that the map shows; empty for the map that was recorded."""
+        self._picture: tuple[tuple[int, str], HeatMap | None] = ((0, ""), None)
+        self.opened = False
+        """Whether another recording than before is looked at, until somebody takes note."""
+        self._of: tuple[str, int] | None = None
+        self._read: Recording | None = None
         self.problem = ""
         """Why the recording could not be looked at, the last time it was tried."""
-        self._series: dict[tuple[str, int], tuple[int, Series]] = {}
+        self._series: dict[tuple[str, int, int, int], Series] = {}
 
     @property
     def recording(self) -> Recording | None:
@@ -48,24 +61,80 @@ class Store:
             return
         try:
             self.recording.refresh()
-            self.filling = self.marks.fill(self.recording)
+            self._take_up(self.recording)
+            self.marks.renew()
             self.problem = ""
         except PertdbgError as error:  # damaged, or gone: what was read so far can still be shown
-            self.filling, self.problem = False, str(error)
+            self.problem = str(error)
 
-    def series(self, field: str, cells: int) -> Series | None:
-        """Give a fact over all calls, in at most so many points."""
+    def _take_up(self, recording: Recording) -> None:
+        """Forget what was read of another recording."""
+        if recording is self._read:
+            return
+        self._read, self._series, self.marks = recording, {}, Marks(recording)
+        self._picture = ((0, ""), None)
+        of = (recording.meta.uuid, recording.meta.created_ns)
+        if of != self._of:
+            self._of, self.opened, self.zoom = of, True, Zoom()
+
+    def notices(self) -> list[str]:
+        """Say what is wrong with the recording as a whole; of one that we write, nothing is."""
+        if self.recording is None or self.session.live:
+            return []
+        lacking = self.session.problems if isinstance(self.session, RankSession) else []
+        try:
+            return [*lacking, *self.recording.notices()]
+        except PertdbgError as error:
+            return [*lacking, str(error)]
+
+    def window(self, cursor: int) -> tuple[int, int]:
+        """Give the first and the last call that the timeline and the plots show."""
+        return self.zoom.window(min(cursor, self.head), self.head)
+
+    def series(self, field: str, window: tuple[int, int], cells: int) -> Series | None:
+        """Give a fact over some calls, in at most so many points."""
         if self.recording is None or not self.head:
             return None
-        head, kept = self._series.get((field, cells), (0, None))
-        if kept is None or head != self.head:
-            kept = series(self.recording, field, 1, self.head, cells)
-            self._series = {(field, cells): (self.head, kept)}
-        return kept
+        key = (field, *window, cells)
+        if key not in self._series:
+            self._series = {key: series(self.recording, field, *window, cells)}
+        return self._series[key]
 
     def picture(self, id_: int) -> HeatMap | None:
         """Give the map of |delta| at a call, where one was kept."""
         return None if self.recording is None else self.recording.picture(id_)
+
+    def tensors(self, id_: int) -> tuple[StoredTensor, ...]:
+        """Give the tensors that are stored of a call."""
+        if self.recording is None:
+            return ()
+        try:
+            return self.recording.tensors(id_)
+        except PertdbgError as error:  # damaged
+            self.problem = str(error)
+            return ()
+
+    def tensor(self, id_: int) -> StoredTensor | None:
+        """Give the stored tensor of a call that was chosen to be looked at."""
+        return next((found for found in self.tensors(id_) if found.role == self.role), None)
+
+    def near_tensors(self, id_: int) -> int | None:
+        """Give the last call up to one, else the first after it, of which a tensor is stored."""
+        if self.recording is None:
+            return None
+        try:
+            before = self.recording.calls_with_tensors(max(id_ - _NEAR, 1), id_)
+            after = self.recording.calls_with_tensors(id_ + 1, id_ + _NEAR)
+        except PertdbgError as error:  # damaged
+            self.problem = str(error)
+            return None
+        return before[-1] if before else after[0] if after else None
+
+    def picture_of(self, tensor: StoredTensor) -> HeatMap | None:
+        """Shrink a stored tensor to a map; the last one is remembered."""
+        if self._picture[0] != (tensor.call, tensor.role):
+            self._picture = ((tensor.call, tensor.role), picture_of(tensor))
+        return self._picture[1]
 
     def layer(self, name: str) -> LayerSource | None:
         """Give the layer with a name."""

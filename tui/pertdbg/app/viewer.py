@@ -22,12 +22,16 @@ from pertdbg.app.numbers import seconds
 from pertdbg.app.screens.main import MainScreen
 from pertdbg.app.store import Store, View, look
 from pertdbg.app.widgets.bars import Timeline
+from pertdbg.app.widgets.painter import Zoomed
 from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
 from pertdbg.session import Event, Loading, Running, Session, State
 
 _REPAINTS = 15
 """Repaints a second while the target runs free."""
+
+_WARNING = 15.0
+"""Seconds that a warning stays, unless it is clicked away; `i` shows it again."""
 
 _HINT = 3.0
 """Seconds that a hint stays in the status bar."""
@@ -81,6 +85,8 @@ class Viewer(App[int]):
         if session.state is State.REPLAY:
             self.follow = False
             self.set_reactive(Viewer.cursor, min(1, self.store.head))
+        else:
+            self.set_reactive(Viewer.cursor, self.store.head)
         self.show()  # before there is a screen, so that its first frame is full
 
     def get_default_screen(self) -> Screen[None]:
@@ -98,6 +104,8 @@ class Viewer(App[int]):
     @on(MainScreen.Ready)
     def _begin(self) -> None:
         self._keep_time()
+        self.store.opened = False
+        self._warn()
         self.run_worker(self._listen(), exclusive=True)
         self.set_timer(0.5, _settle)
 
@@ -121,8 +129,9 @@ class Viewer(App[int]):
     def _hear(self, event: Event) -> None:
         if isinstance(event, Running):
             self.clock.restart()
+            self._catch_up()
         elif isinstance(event, Loading):
-            self.show()
+            self._catch_up()
         else:
             self.stepping = False
             self.session.look(self.main.looks())
@@ -144,20 +153,36 @@ class Viewer(App[int]):
         self.store.refresh()
         if self.store.problem:
             self.hint(self.store.problem)
+        if self.store.opened:
+            self._opened()
         before = self.cursor
         if self.follow or not before:
             self.move(self.store.head)
         if self.cursor == before:
             self.show()
 
+    def _opened(self) -> None:
+        """Begin with another recording: one that was begun anew under the same name."""
+        self.store.opened = False
+        if self.cursor and not self.session.live:
+            self.follow = True
+            self.set_reactive(Viewer.cursor, 0)
+            self.hint("a new recording was begun; this is it")
+        self._warn()
+
+    def _warn(self) -> None:
+        """Say what is wrong with the recording as a whole."""
+        for text in self.store.notices():
+            self.notify(printable(text), severity="warning", timeout=_WARNING, markup=False)
+
     def _keep_time(self) -> None:
         """Let the clock tick only while something moves by itself."""
-        moving = self.session.state in (State.LOADING, State.RUNNING) or self.store.filling
+        moving = self.session.state in (State.LOADING, State.RUNNING)
         (self._ticks.resume if moving else self._ticks.pause)()
 
     def _tick(self) -> None:
         self.store.refresh()
-        if self.store.head != self._shown_head or not self.store.head:
+        if self.store.opened or self.store.head != self._shown_head or not self.store.head:
             self._catch_up()
         else:
             self.main.panels["output"].renew()
@@ -197,6 +222,8 @@ class Viewer(App[int]):
         if session.state is State.ENDED:
             how = session.ended.text if session.ended is not None else "ended"
             return f"no call was made: {how}"
+        if not session.live:
+            return f"{session.loading}…"
         return f"{session.loading}… {seconds(session.elapsed)}"
 
     def hint(self, text: str) -> None:
@@ -210,6 +237,20 @@ class Viewer(App[int]):
     def _drop_hint(self) -> None:
         self._hint = ""
         self._show_bars()
+
+    @on(Zoomed)
+    def _zoomed(self, event: Zoomed) -> None:
+        self.zoom(event.closer, event.at)
+
+    def zoom(self, closer: bool | None, at: int | None = None) -> None:
+        """Show fewer or more calls in the timeline and the plots; None for all."""
+        zoom, head = self.store.zoom, self.store.head
+        if closer is None:
+            zoom.everything()
+        elif head:
+            change = zoom.closer if closer else zoom.wider
+            change(self.cursor if at is None else at, self.cursor, head)
+        self.show()
 
     @on(Timeline.Chosen)
     def _chosen(self, event: Timeline.Chosen) -> None:

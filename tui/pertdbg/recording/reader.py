@@ -79,6 +79,11 @@ class Recording(Sequence[CallRecord]):
             source.close()
             raise
 
+    @property
+    def copied(self) -> bool:
+        """Whether a copy is read, which does not grow."""
+        return self._source.file != self._source.path
+
     def refresh(self) -> bool:
         """Look for what was written since; say whether there is something new."""
         version = self._data_version()

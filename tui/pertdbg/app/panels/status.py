@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pertdbg.app.lines import Line, Piece, clip, length
 from pertdbg.app.numbers import count, seconds
 from pertdbg.output.safe import printable
+from pertdbg.ranks import RankSession
 from pertdbg.record import CallRecord
 from pertdbg.session import Session, State
 
@@ -45,6 +46,12 @@ def status(
     return [*line, (" " * max(gap, 1), ""), *state, (" ", "")]
 
 
+def _rank(session: Session, record: CallRecord) -> str:
+    if isinstance(session, RankSession) and session.label:
+        return session.label
+    return f"rank {record.rank}" if record.rank else ""
+
+
 def _call(session: Session, record: CallRecord | None) -> list[Piece]:
     name = printable(session.target_name)
     if record is None:
@@ -54,19 +61,26 @@ def _call(session: Session, record: CallRecord | None) -> list[Piece]:
         (f"batch {count(record.batch)} step {count(record.step)}", ""),
         (printable(record.layer), "label"),
         (name, "label"),
-        *([(f"rank {record.rank}", "label")] if record.rank else []),
+        *([(rank, "label")] if (rank := _rank(session, record)) else []),
     ]
 
 
 def _state(session: Session, progress: Progress) -> Line:
     style = _STYLES[session.state]
-    word = session.state.value.upper()
+    word = _word(session)
     return [(word, style), *((" " + text, "") for text in _details(session, progress))]
+
+
+def _word(session: Session) -> str:
+    """Say what the target does; of one that is only followed, what we do."""
+    if session.live or session.state in (State.ENDED, State.REPLAY):
+        return session.state.value.upper()
+    return "WAITING" if session.state is State.LOADING else "FOLLOWING"
 
 
 def _details(session: Session, progress: Progress) -> list[str]:
     if session.state is State.LOADING:
-        return [printable(session.loading), seconds(session.elapsed)]
+        return [printable(session.loading), *([seconds(session.elapsed)] if session.live else [])]
     if session.state is State.RUNNING:
         rate = [] if progress.rate is None else [f"{progress.rate:,.0f}/s"]
         return [f"{count(progress.calls)} calls", *rate, seconds(session.elapsed)]

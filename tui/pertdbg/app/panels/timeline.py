@@ -1,24 +1,23 @@
-"""Timeline: all calls in one line, with marks at what matters and the cursor."""
+"""Timeline: all calls, or a window on them, in one line, with marks at what matters."""
 
 from __future__ import annotations
 
 from pertdbg.app.lines import Line, clip, length
-from pertdbg.app.marks import Marks, kind_of
+from pertdbg.app.marks import Marks, cell_of, kind_of
 from pertdbg.app.numbers import count
 
 _LINE = "─"
 _CURSOR = "┃"
 
-
-def cell_of(id_: int, head: int, cells: int) -> int:
-    """Give the cell of a call."""
-    return (id_ * cells - 1) // head
+Window = tuple[int, int]
+"""The first and the last call that are shown."""
 
 
-def id_at(cell: int, head: int, cells: int) -> int:
+def id_at(cell: int, window: Window, cells: int) -> int:
     """Give the call nearest to a cell, so that `cell_of` leads back where calls are denser."""
-    nearest = (cell + 1) * head // cells if head >= cells else round((cell + 1) * head / cells)
-    return min(max(nearest, 1), head)
+    n = window[1] - window[0] + 1
+    nearest = (cell + 1) * n // cells if n >= cells else round((cell + 1) * n / cells)
+    return window[0] - 1 + min(max(nearest, 1), n)
 
 
 def track(head: int, width: int) -> int:
@@ -27,7 +26,14 @@ def track(head: int, width: int) -> int:
 
 
 def timeline(
-    marks: Marks, cursor: int, head: int, width: int, height: int, *, open_end: bool
+    marks: Marks,
+    cursor: int,
+    head: int,
+    window: Window,
+    width: int,
+    height: int,
+    *,
+    open_end: bool,
 ) -> list[Line]:
     """Draw the line, and a legend with counts where there is a second line.
 
@@ -35,6 +41,7 @@ def timeline(
         marks: Marks of the calls.
         cursor: Id of the call that is shown.
         head: Id of the last call.
+        window: The calls that the line shows.
         width: Cells across.
         height: Lines.
         open_end: Whether the target may make more calls.
@@ -42,34 +49,39 @@ def timeline(
     cells = track(head, width)
     if not head:
         return [[(" " + _LINE * cells, "dim"), ("  no calls yet", "label")]]
-    line: Line = [(" ", ""), *_track(marks, cursor, head, cells)]
-    line.append(("…" if open_end else "┤", "dim"))
+    left = (" ", "") if window[0] == 1 else ("<", "mark")
+    end = ("…" if open_end else "┤", "dim") if window[1] == head else (">", "mark")
+    line: Line = [left, *_track(marks, cursor, window, cells), end]
     position = f" {count(cursor)}/{count(head)}"
     line.append((position.rjust(width - cells - 3), "strong"))
-    return [line, _legend(marks, width)][:height]
+    return [line] if height < 2 else [line, _legend(marks, window, head, width)]
 
 
-def _track(marks: Marks, cursor: int, head: int, cells: int) -> Line:
+def _track(marks: Marks, cursor: int, window: Window, cells: int) -> Line:
     line: Line = []
-    for bits in marks.cells(head, cells):
+    n = window[1] - window[0] + 1
+    for bits in marks.cells(*window, cells):
         kind = kind_of(bits)
         line.append((_LINE, "dim") if kind is None else (kind.glyph, kind.style))
-    if not cursor:
+    if not window[0] <= cursor <= window[1]:
         return line
-    here = cell_of(cursor, head, cells)
+    here = cell_of(cursor - window[0] + 1, n, cells)
     glyph = line[here][0]
     line[here] = (_CURSOR if glyph == _LINE else glyph, "cursor")
-    if 3 * head <= cells:
+    if 3 * n <= cells:
         for cell, bracket in ((here - 1, "["), (here + 1, "]")):
             if 0 <= cell < cells:
                 line[cell] = (bracket, "cursor")
     return line
 
 
-def _legend(marks: Marks, width: int) -> Line:
+def _legend(marks: Marks, window: Window, head: int, width: int) -> Line:
     line: Line = [(" ", "")]
-    for kind, calls in reversed(marks.counts()):
-        item: Line = [(kind.glyph, kind.style), (f" {kind.words} {count(calls)}  ", "label")]
+    if window != (1, head):
+        line.append((f"calls {count(window[0])} to {count(window[1])}  ", "strong"))
+    for kind, calls in reversed(marks.counts(*window)):
+        number = "" if calls is None else f" {count(calls)}"
+        item: Line = [(kind.glyph, kind.style), (f" {kind.words}{number}  ", "label")]
         if length(line + item) - 2 > width:
             break
         line += item

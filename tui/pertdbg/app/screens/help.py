@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from textual.keys import format_key
 
-from pertdbg.app.keys import GROUPS, Command
+from pertdbg.app.keys import GROUPS, SCREENS, Command
 from pertdbg.app.lines import Line, padded, wrap
 
 _KEYS = 12
@@ -26,7 +26,7 @@ def help_page(keymap: Mapping[str, str], keys_file: str) -> Callable[[int], list
 
     def write(width: int) -> list[Line]:
         lines: list[Line] = []
-        for title, commands in GROUPS.items():
+        for title, commands in (*GROUPS.items(), *SCREENS.items()):
             lines += [[(title, "head")]]
             for command in commands:
                 lines += _command(command, keymap.get(command.id, command.keys), width)

@@ -16,8 +16,10 @@ from pertdbg.app.store import View
 from pertdbg.app.widgets.bars import StatusBar, Timeline
 from pertdbg.app.widgets.painter import STYLES
 from pertdbg.app.widgets.panel import PANELS, Panel, Welcome
+from pertdbg.session import State
 
 _ALWAYS = frozenset({"gradient", "delta", "leaf", "storage"})
+_OVER = (State.ENDED, State.REPLAY)
 _SHARED = ("source", "output")
 """Panels that take turns in one place where there is not room for both."""
 
@@ -86,7 +88,7 @@ class MainScreen(Screen[None]):
         """Show the call and the progress in the bars alone."""
         store = view.store
         self.status.show(view, progress, hint)
-        self.timeline.show(store.marks, view.cursor, store.head, open_end=store.session.live)
+        self.timeline.show(view, open_end=store.session.state not in _OVER)
 
     def choose(self, name: str) -> None:
         """Give a panel the focus; alone where the size leaves it no place among the others."""

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from textual import events
 from textual.message import Message
 
-from pertdbg.app.lines import Line
-from pertdbg.app.marks import Marks
+from pertdbg.app.lines import Line, wrap
 from pertdbg.app.panels.status import Progress, status
 from pertdbg.app.panels.timeline import id_at, timeline, track
 from pertdbg.app.store import View
-from pertdbg.app.widgets.painter import Painter
+from pertdbg.app.widgets.painter import Painter, Zoomed
+from pertdbg.errors import PertdbgError
+from pertdbg.output.safe import printable
 
 
 class _Bar(Painter):
@@ -47,19 +48,40 @@ class Timeline(_Bar):
 
     def __init__(self) -> None:
         super().__init__(id="timeline")
-        self._head = 0
+        self._head, self._window = 0, (1, 0)
 
-    def show(self, marks: Marks, cursor: int, head: int, *, open_end: bool) -> None:
+    def show(self, view: View, *, open_end: bool) -> None:
         """Show the calls, their marks and the cursor."""
-        self._head = head
-        self._draw = lambda width, height: timeline(
-            marks, cursor, head, width, height, open_end=open_end
-        )
+        marks, head = view.store.marks, view.store.head
+        window, cursor = view.store.window(view.cursor), min(view.cursor, head)
+        self._head, self._window = head, window
+
+        def draw(width: int, height: int) -> list[Line]:
+            try:
+                return timeline(marks, cursor, head, window, width, height, open_end=open_end)
+            except PertdbgError as error:  # a damaged part of the recording
+                return wrap(printable(str(error)), width, "warn")[:height]
+
+        self._draw = draw
         self.renew()
 
     def on_click(self, event: events.Click) -> None:
         """Go to the call that was clicked."""
+        id_ = self._id_at(event)
+        if id_ is not None:
+            self.post_message(self.Chosen(id_))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in with the wheel."""
+        self.post_message(Zoomed(closer=True, at=self._id_at(event)))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out with the wheel."""
+        self.post_message(Zoomed(closer=False, at=self._id_at(event)))
+
+    def _id_at(self, event: events.MouseEvent) -> int | None:
         cells = track(self._head, self.size.width)
         cell = event.x - 1
-        if self._head and event.y == 0 and 0 <= cell < cells:
-            self.post_message(self.Chosen(id_at(cell, self._head, cells)))
+        if not self._head or event.y or not 0 <= cell < cells:
+            return None
+        return id_at(cell, self._window, cells)

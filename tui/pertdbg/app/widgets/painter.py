@@ -9,6 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -26,6 +27,14 @@ STYLES = {f"line--{name}" for name in _NAMES}
 
 One owner, because Textual works out the component classes of a widget each time its style changes.
 """
+
+
+class Zoomed(Message):
+    """The wheel asks for fewer or more calls."""
+
+    def __init__(self, *, closer: bool, at: int | None = None) -> None:
+        super().__init__()
+        self.closer, self.at = closer, at
 
 
 class Painter(Widget):

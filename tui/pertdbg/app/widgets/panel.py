@@ -15,12 +15,12 @@ from pertdbg.app.panels.about import about
 from pertdbg.app.panels.delta import delta
 from pertdbg.app.panels.gradient import SERIES, gradient
 from pertdbg.app.panels.leaf import leaf
-from pertdbg.app.panels.map import heat_map
+from pertdbg.app.panels.map import LARGEST, heat_map, not_stored, stored
 from pertdbg.app.panels.output import output
 from pertdbg.app.panels.source import source
 from pertdbg.app.panels.storage import storage
 from pertdbg.app.store import View
-from pertdbg.app.widgets.painter import Painter
+from pertdbg.app.widgets.painter import Painter, Zoomed
 from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
 from pertdbg.record import CallRecord
@@ -130,9 +130,23 @@ class GradientPanel(Panel):
 
     def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:
         """Write the panel, with the norm's course over the calls."""
-        found = view.store.series(SERIES, 2 * width)
+        found = view.store.series(SERIES, view.store.window(view.cursor), 2 * width)
         at = None if found is None else bisect.bisect_right(found.first, view.cursor) - 1
         return gradient(record, found, at, width, height)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Zoom in with the wheel, where there is nothing to scroll."""
+        self._wheel(closer=True)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Zoom out with the wheel, where there is nothing to scroll."""
+        self._wheel(closer=False)
+
+    def _wheel(self, *, closer: bool) -> None:
+        if len(self._lines) > self.size.height:
+            self._scroll(-_WHEEL if closer else _WHEEL)
+        else:
+            self.post_message(Zoomed(closer=closer))
 
 
 class DeltaPanel(Panel):
@@ -172,9 +186,20 @@ class MapPanel(Panel):
 
     def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:
         """Write the panel."""
-        picture = view.store.picture(record.id)
-        colour = not self.app.no_color
+        store, colour = view.store, not self.app.no_color
+        if store.role:
+            return self._stored(view, record, width, height)
+        picture = store.picture(record.id)
         return heat_map(record, picture, width, height, colour=colour)
+
+    def _stored(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:
+        store = view.store
+        tensor = store.tensor(record.id)
+        if tensor is None:
+            others = [other.role for other in store.tensors(record.id)]
+            return not_stored(store.role, others, store.near_tensors(record.id), width)
+        picture = store.picture_of(tensor) if tensor.count <= LARGEST else None
+        return stored(tensor, picture, width, height, colour=not self.app.no_color)
 
 
 class SourcePanel(Panel):

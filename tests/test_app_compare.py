@@ -1,0 +1,131 @@
+"""`d`: the same call of two recordings side by side, and the way from difference to difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from _app import HOSTILE, MIDDLE, SIZES, calls, check_lines, play, record_to, shown
+from _records import healthy, records
+from pertdbg.app import PertdbgApp
+from pertdbg.app.panels.versus import versus
+from pertdbg.app.screens.versus import Compare
+from pertdbg.app.versus import Pair, Versus
+from pertdbg.compare import differences
+from pertdbg.record import CallRecord
+from pertdbg.recording.reader import Recording
+
+
+def changed(record: CallRecord, norm: float) -> CallRecord:
+    return replace(record, gradient=replace(record.gradient, norm=norm))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Recordings that differ in calls 5 and 9; the second lacks call 12."""
+    one = calls(12)
+    other = [changed(r, 7.0) if r.id == 5 else r for r in one[:11]]
+    other[8] = replace(other[8], delta=replace(other[8].delta, nan=3))
+    return record_to(tmp_path / "a.pertdbg", one), record_to(tmp_path / "b.pertdbg", other)
+
+
+async def compare_with(pilot: Pilot[int], path: Path) -> None:
+    await pilot.press("d")
+    await pilot.pause()
+    pilot.app.screen.query_one("Input").value = str(path)  # type: ignore[attr-defined]
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+async def after_search(app: PertdbgApp, pilot: Pilot[int]) -> str:
+    await app.workers.wait_for_complete(
+        [worker for worker in app.workers if worker.group == "search"]
+    )
+    await pilot.pause()
+    return shown(app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_keys_lead_from_difference_to_difference(
+    two: tuple[Path, Path], size: tuple[int, int]
+) -> None:
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        await compare_with(pilot, two[1])
+        assert "call 1 of encoder.pert: no fact differs in a bit" in shown(app)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "call 2 of" in shown(app)
+        await pilot.press("f")
+        text = await after_search(app, pilot)
+        assert "call 5 of encoder.pert: 1 fact differs, gradient.norm first" in text
+        assert "> gradient.norm" in " ".join(text.split())
+        assert "7.0" in text
+        assert "≠" in text
+        await pilot.press("f")
+        assert "call 9 of encoder.pert" in await after_search(app, pilot)
+        await pilot.press("f")
+        assert "call 12 of encoder.pert: not in b.pertdbg" in await after_search(app, pilot)
+        await pilot.press("f")
+        assert "no call differs after this one" in await after_search(app, pilot)
+        await pilot.press("F")
+        assert "call 9" in await after_search(app, pilot)
+        await pilot.press("g")
+        assert "call 5 of" in await after_search(app, pilot)
+        await pilot.press("d")
+        await pilot.pause()
+        assert not isinstance(app.screen, Compare)
+        assert app.cursor == 5
+
+    play(two[0], act, size)
+
+
+def test_what_is_no_recording_stays_in_the_line_with_the_reason(
+    two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        await compare_with(pilot, tmp_path / "none.pertdbg")
+        assert "there is no file" in shown(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "1 gradient norm" in shown(app)
+
+    play(two[0], act, MIDDLE)
+
+
+def in_order(both: Versus, forward: bool) -> Iterable[int]:
+    at = 0 if forward else both.a.head + 1
+    while True:
+        found = [ident for ident in both.search(at, forward=forward) if ident is not None]
+        if not found:
+            return
+        at = found[0]
+        yield at
+
+
+def test_a_search_finds_every_call_that_differs_however_the_ids_lie(tmp_path: Path) -> None:
+    one = [replace(healthy(k), call=k) for k in range(1, 31)]
+    # The other begins at call 4, under the id 1.
+    other = [
+        replace(changed(r, math.nan) if r.call in (10, 20) else r, id=r.call - 3) for r in one[3:]
+    ]
+    a, b = record_to(tmp_path / "a", one), record_to(tmp_path / "b", other)
+    with Recording.open(a) as first, Recording.open(b) as second:
+        both = Versus(first, second)
+        assert list(in_order(both, True)) == [1, 2, 3, 10, 20]
+        assert list(in_order(both, False)) == [20, 10, 3, 2, 1]
+
+
+@pytest.mark.parametrize("width", [38, 80, 200])
+def test_the_page_fits_and_hides_nothing_whatever_the_records_hold(width: int) -> None:
+    some = records(3, 20)
+    for one, other in pairwise(some):
+        other = replace(other, layer=HOSTILE)
+        pair = Pair(one, other, differences(one, other))
+        check_lines(versus(pair, (HOSTILE, "b"), HOSTILE, width), width)
+        assert pair.differs

@@ -1,0 +1,116 @@
+"""What can be looked at beside the panels: other ranks, stored tensors, another recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pertdbg.app.panels.map import HOW_TO_STORE
+from pertdbg.app.viewer import Viewer
+from pertdbg.errors import PertdbgError
+from pertdbg.ranks import RankSession, counterpart
+from pertdbg.recording.reader import Recording
+
+if TYPE_CHECKING:
+    from pertdbg.app.versus import Versus
+
+
+class Looker(Viewer):
+    """Keys that only look: nothing is run by them."""
+
+    _other: Path | None = None
+    """What the session was compared with last."""
+
+    def action_rank(self) -> None:
+        """Show the same call of the next rank."""
+        session, record = self.session, self.view.record
+        if not isinstance(session, RankSession) or len(session.members) < 2:
+            self.hint("there is no other rank")
+            return
+        session.switch()
+        self.store.refresh()
+        self.store.opened = False
+        if self.store.recording is not None and record is not None and not self.follow:
+            try:
+                self.move(counterpart(self.store.recording, record.layer, record.call))
+            except PertdbgError as error:  # it is damaged
+                self.hint(str(error))
+        else:
+            self.move(min(self.cursor, self.store.head))
+        self.show()
+
+    def action_zoom_in(self) -> None:
+        """Show fewer calls in the timeline and the plots."""
+        self.zoom(True)
+
+    def action_zoom_out(self) -> None:
+        """Show more calls in the timeline and the plots."""
+        self.zoom(False)
+
+    def action_zoom_all(self) -> None:
+        """Show all calls in the timeline and the plots."""
+        self.zoom(None)
+
+    def action_tensor(self) -> None:
+        """Show the next stored tensor of the call in the map's panel, and its own map at last."""
+        roles = [tensor.role for tensor in self.store.tensors(self.cursor)]
+        if not roles and not self.store.role:
+            self.hint(self._no_tensors())
+            return
+        places = ["", *roles]
+        at = places.index(self.store.role) if self.store.role in places else -1
+        self.store.role = places[(at + 1) % len(places)]
+        if not self.main.panels["map"].display:
+            self.main.choose("map")
+        self.show()
+
+    def action_values(self) -> None:
+        """Show the values of the stored tensor that was chosen, or of the first one."""
+        from pertdbg.app.screens.values import Values
+
+        tensors = self.store.tensors(self.cursor)
+        if not tensors:
+            self.hint(self._no_tensors())
+            return
+        roles = [tensor.role for tensor in tensors]
+        chosen = roles.index(self.store.role) if self.store.role in roles else 0
+        self.push_screen(Values(tensors, chosen))
+
+    def _no_tensors(self) -> str:
+        near = self.store.near_tensors(self.cursor)
+        if near is None:
+            return f"no tensor is stored: {HOW_TO_STORE}"
+        return f"no tensor is stored of this call; g #{near} goes to one that has some"
+
+    def action_compare(self) -> None:
+        """Ask for another recording and show both side by side."""
+        from pertdbg.app.screens.dialogs import AskLine
+
+        if not self.cursor:
+            self.hint("there is no call yet to compare")
+            return
+        before = "" if self._other is None else str(self._other)
+        self.push_screen(AskLine("Compare with the recording", before, self._versus), self._compare)
+
+    def _versus(self, text: str) -> Versus:
+        """Open the other recording."""
+        from pertdbg.app.versus import Versus
+
+        if not text or self.store.recording is None:
+            raise PertdbgError("the name of a recording is needed")
+        path = Path(text).expanduser()
+        both = Versus(self.store.recording, Recording.open(path))
+        self._other = path
+        return both
+
+    def _compare(self, both: Versus | None) -> None:
+        from pertdbg.app.screens.versus import Compare
+
+        if both is not None:
+            self.push_screen(Compare(both, self.cursor), self._left)
+
+    def _left(self, ident: int | None) -> None:
+        """Go to the call that was compared last."""
+        if ident is not None:
+            self.follow = ident == self.store.head
+            self.move(ident)
