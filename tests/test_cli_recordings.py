@@ -23,7 +23,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for name, scenario in (("a", "sift"), ("b", "sift"), ("nan", "nan-gradient")):
         made[name] = folder / f"{name}.pertdbg"
-        options = ["-o", made[name], "--steps", "6", "--tensors", "last"]
+        options: list[str | Path] = ["-o", made[name], "--steps", "6", "--tensors", "last"]
         done = pertdbg("record", scenario, *options)
         assert done.returncode == 0, done.stderr
     return made

@@ -249,9 +249,9 @@ def test_a_class_that_was_there_before_is_watched_and_put_back() -> None:
     assert came.ended == "returned"
     assert came.report == {"sift": ["Layer", "Layer#2"]}
     assert Layer.__dict__["update_delta"] is original
-    assert observed(lambda rounds, seen: None, 1).why_not["sift"] == (
-        "test_seams_finder.Layer.update_delta is there, but was not called"
-    )
+    why_not = observed(lambda rounds, seen: None, 1).why_not["sift"]
+    # Which class is named depends on those that other tests have brought into this process.
+    assert why_not.endswith(".update_delta is there, but was not called")
 
 
 def test_a_class_is_watched_from_its_definition_on_and_its_options_arrive() -> None:
