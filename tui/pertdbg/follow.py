@@ -103,7 +103,7 @@ class FollowSession(Session):
         stamp = _stamp(path)
         if not stamp:
             return
-        if self.recording is None or self._is_other(path, stamp):
+        if self.recording is None or self._is_other(stamp):
             self._open(path, stamp)
         elif self._is_newer(self.recording, stamp):
             self._stamp, self._changed = stamp, time.monotonic()
@@ -118,7 +118,7 @@ class FollowSession(Session):
             self._uuid = ""
             return stamp != self._stamp
 
-    def _is_other(self, path: Path, stamp: _Stamp) -> bool:
+    def _is_other(self, stamp: _Stamp) -> bool:
         """Say whether another file than the one that is open is to be read now.
 
         A copy, which is what is open where SQLite cannot read the file in its place, never grows.
