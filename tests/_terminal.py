@@ -6,10 +6,12 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Mapping
@@ -45,7 +47,13 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._parent, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        settings = {"TERM": "xterm-256color", "TEXTUAL_ANIMATIONS": "none", **env}
+        self._temporary = tempfile.mkdtemp(prefix="t-")  # what a killed app leaves goes with it
+        settings = {
+            "TERM": "xterm-256color",
+            "TEXTUAL_ANIMATIONS": "none",
+            "TMPDIR": self._temporary,
+            **env,
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pertdbg", *arguments],
             stdin=child,
@@ -70,6 +78,7 @@ class Terminal:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self._parent)
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     @property
     def text(self) -> str:

@@ -257,7 +257,10 @@ def test_killing_the_app_lets_the_target_go_on_to_its_own_end(tmp_path: Path, wh
     source = MODEL.format(what="pass").replace("print(", "sys.stdout.write('x' * 100000); print(")
     toml = scenario(tmp_path, source + "\nimport atexit\natexit.register(print, 'its own end')\n")
     host = subprocess.Popen(
-        [sys.executable, "-c", HOST, str(toml), while_], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOST, str(toml), while_],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert host.stdout is not None
     folder, pid = host.stdout.readline().split()
