@@ -13,7 +13,7 @@ from pertdbg.ablation.ablate import ablate
 from pertdbg.ablation.compare import compare
 from pertdbg.ablation.host import Runs
 from pertdbg.ablation.report import Report, Result
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation.variant import Target, Variant
 
 Config = tuple[str, bool, bool]
 ALL: list[Config] = list(
@@ -189,7 +189,7 @@ def test_after_one_nan_a_gradient_that_is_not_cleared_refuses_every_later_update
 def test_half_precision_delta_moves_in_part(tmp_path: Path) -> None:
     """Both casts to float32 have to go: the second alone undoes what the first one prevents."""
     scenario = write_scenario(tmp_path, "bfloat16", clean_gradients=True, freeze=True)
-    with Runs(scenario, jobs=2) as runs:
+    with Runs(Target(str(scenario)), jobs=2) as runs:
         ids = {name: guard.id for name, guard in zip(SWITCHES, runs.guards, strict=True)}
         both, back = (ids["first_float"], ids["float"]), (ids["cast_back"],)
         whole, half, uncast = runs.run([Variant(), Variant(both), Variant(back)])

@@ -19,7 +19,7 @@ from pertdbg.ablation.host import Runs
 from pertdbg.ablation.report import Report
 from pertdbg.ablation.says import says
 from pertdbg.ablation.sufficient import sufficient
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation.variant import Target, Variant
 from pertdbg.errors import PertdbgError
 from pertdbg.output.ablation import as_json, explain, json_lines, table
 from pertdbg.scenario import library
@@ -120,7 +120,7 @@ def test_the_whole_run_is_the_run_that_record_makes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pertdbg", "record", str(scenario), "-o", str(target)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, capture_output=True, check=True, env=environment)
-    with Runs(scenario, jobs=1) as runs, Recording.open(target) as recording:
+    with Runs(Target(str(scenario)), jobs=1) as runs, Recording.open(target) as recording:
         (whole,) = runs.run([Variant()])
         for ours, theirs in zip(whole.records, recording, strict=True):
             assert (ours.delta, ours.gradient, ours.effect) == (
@@ -129,7 +129,7 @@ def test_the_whole_run_is_the_run_that_record_makes(tmp_path: Path) -> None:
 
 
 def test_two_whole_runs_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    with Runs(written(tmp_path), jobs=2) as runs:
+    with Runs(Target(str(written(tmp_path))), jobs=2) as runs:
         (first,) = runs.run([Variant()])
         second = runs.again(Variant())
         assert noise_between(first, second) == frozenset()
@@ -160,7 +160,7 @@ def test_a_variant_may_change_a_number_or_a_line_as_well(tmp_path: Path) -> None
     text = (tmp_path / "layer.py").read_text().splitlines()
     number = next(k for k, line in enumerate(text, 1) if "1e-4" in line)
     edited = text[number - 1].replace("1e-4", "1e-2")
-    with Runs(scenario, jobs=2) as runs:
+    with Runs(Target(str(scenario)), jobs=2) as runs:
         whole, seeded, faster = runs.run(
             [Variant(), Variant(scenario={"seed": 1}), Variant(lines={number: edited})]
         )
@@ -314,7 +314,7 @@ def test_where_forking_is_unsafe_each_run_gets_an_interpreter(
     sleeper = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     thread = f"import threading, time\n{sleeper}\nimport os,"
     (tmp_path / "layer.py").write_text(source.replace("import os,", thread, 1))
-    with Runs(scenario, jobs=2) as runs:
+    with Runs(Target(str(scenario)), jobs=2) as runs:
         whole, other = runs.run([Variant(), Variant(without=("g1",))])
     assert whole.raised is None
     assert len(whole.records) == 5

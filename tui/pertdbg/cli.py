@@ -14,6 +14,7 @@ import click
 
 from pertdbg.commands import adapters as adapters_command
 from pertdbg.commands import recordings, scenarios
+from pertdbg.commands.ablate import ablate
 from pertdbg.errors import PertdbgError
 from pertdbg.scriptcommand import TakesScript, given_script, script_options
 
@@ -248,7 +249,7 @@ def _as_recording(path: Path) -> Path:
 for _other in (
     *recordings.ALL,
     scenarios.scenarios,
-    scenarios.ablate(_scenario),
+    ablate(_scenario),
     adapters_command.adapters,
 ):
     cli.add_command(_other)

@@ -1,12 +1,14 @@
-"""The ablation of a scenario: which runs are made, in what order, and what comes of them."""
+"""An ablation: which runs are made, in what order, and what comes of them."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pertdbg.ablation.compare import compare, noise_between
 from pertdbg.ablation.conditions import CALLS, Circumstance, circumstances
@@ -14,10 +16,12 @@ from pertdbg.ablation.host import Runs
 from pertdbg.ablation.observed import Observed
 from pertdbg.ablation.report import Condition, Report, Result
 from pertdbg.ablation.sufficient import sufficient
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation.variant import Target, Variant
 from pertdbg.errors import PertdbgError
 from pertdbg.scenario.load import load
-from pertdbg.scenario.model import Scenario
+
+SCRIPT_CALLS = 20
+"""Update calls after which a run of a script ends, where no other number is asked for."""
 
 Progress = Callable[[int, int], None]
 """Takes the number of runs that have ended and the number that is known to be needed."""
@@ -28,7 +32,7 @@ def silent(done: int, total: int) -> None:
 
 
 def ablate(
-    target: Path,
+    path: Path,
     *,
     steps: int | None = None,
     pairs: bool = False,
@@ -41,7 +45,7 @@ def ablate(
     Each run is a process of its own; neither this process nor any file is changed.
 
     Args:
-        target: The scenario's file.
+        path: The scenario's file.
         steps: Number of update calls; None for what the scenario says.
         pairs: Take out each pair of guards too, and find the least sets that suffice.
         jobs: Runs at once; by default as many as there are processors for us.
@@ -51,10 +55,52 @@ def ablate(
     Raises:
         PertdbgError: The scenario has errors, can't be run whole, or its layer has no source.
     """
-    scenario = load(target)
+    scenario = load(path)
     plan = circumstances(scenario) if conditions else []
+    with Runs(Target(scenario=str(path.resolve())), jobs or _processors()) as runs:
+        ablation = _Ablation(runs, steps, progress)
+        singles = ablation.singles()
+        both = ablation.pairs() if pairs else []
+        other = tuple(ablation.condition(one, scenario.loop.calls) for one in plan)
+        least = ablation.least(singles, both) if pairs else []
+        report = ablation.report(str(scenario.path), scenario.title, singles, both, least)
+    return replace(report, paired=pairs, conditions=other, freezes=scenario.loop.freeze)
+
+
+def ablate_script(
+    given: Sequence[str],
+    adapters: Sequence[Mapping[str, Any]],
+    *,
+    steps: int | None = None,
+    pairs: bool = False,
+    jobs: int | None = None,
+    progress: Progress = silent,
+) -> Report:
+    """Run a script whole and without each guard of the updates in it, and compare.
+
+    Each run is a process of its own, in this working directory, and ends with the last update call
+    that was asked for. No file is changed by us; what the script writes, each run writes.
+
+    Args:
+        given: A script, or ``-m`` and a module, then arguments.
+        adapters: What is looked for in it.
+        steps: Number of update calls; None for `SCRIPT_CALLS`.
+        pairs: Take out each pair of guards too, and find the least sets that suffice.
+        jobs: Runs at once; by default as many as there are processors for us.
+        progress: Told of each run that ends.
+
+    Raises:
+        PertdbgError: No update was seen in it, or there is no source for any.
+    """
+    target = Target(given=tuple(given), adapters=tuple(dict(adapter) for adapter in adapters))
     with Runs(target, jobs or _processors()) as runs:
-        return _Ablation(runs, steps, progress).report(scenario, plan, pairs=pairs)
+        ablation = _Ablation(runs, steps or SCRIPT_CALLS, progress)
+        runs.discover(ablation.whole())
+        singles = ablation.singles()
+        both = ablation.pairs() if pairs else []
+        least = ablation.least(singles, both) if pairs else []
+        report = ablation.report(target.name, target.name, singles, both, least)
+    return replace(report, paired=pairs)
 
 
 class _Ablation:
@@ -62,68 +108,90 @@ class _Ablation:
 
     def __init__(self, runs: Runs, steps: int | None, progress: Progress) -> None:
         self._runs, self._steps, self._progress = runs, steps, progress
-        self._ids = [guard.id for guard in runs.guards]
         self._whole: Observed
         self._total = 0
-        self.noise: frozenset[str] = frozenset()
-        self.started = time.monotonic()
-        self.done = 0
+        self._started = time.monotonic()
+        self._noise: frozenset[str] = frozenset()
+        self._done = 0
 
-    def report(self, scenario: Scenario, plan: Sequence[Circumstance], *, pairs: bool) -> Report:
-        """Make all the runs and say what they showed."""
-        singles, whole = self.singles()
-        both = self.pairs() if pairs else []
-        conditions = tuple(self.condition(one, scenario.loop.calls) for one in plan)
-        least = sufficient(self._runs.guards, singles, both, self.suffices) if pairs else []
+    def report(
+        self,
+        target: str,
+        title: str,
+        singles: Sequence[Result],
+        pairs: Sequence[Result],
+        least: Sequence[tuple[str, ...]],
+    ) -> Report:
+        """Say what the runs showed."""
         return Report(
-            target=str(scenario.path),
-            title=scenario.title,
-            calls=len(whole.records),
-            raised=whole.raised,
-            noise=tuple(sorted(self.noise)),
+            target=target,
+            title=title,
+            calls=len(self._whole.records),
+            raised=self._whole.raised,
+            noise=tuple(sorted(self._noise)),
             guards=tuple(self._runs.guards),
             singles=tuple(singles),
-            pairs=tuple(both),
-            paired=pairs,
+            pairs=tuple(pairs),
+            paired=bool(pairs),
             sufficient=tuple(least),
-            conditions=conditions,
-            freezes=scenario.loop.freeze,
-            seconds=time.monotonic() - self.started,
-            runs=self.done,
+            conditions=(),
+            freezes=False,
+            seconds=time.monotonic() - self._started,
+            runs=self._done,
         )
 
-    def singles(self) -> tuple[list[Result], Observed]:
-        """Run whole, whole again to see what chance does, and without each guard."""
-        sets: list[tuple[str, ...]] = [(ident,) for ident in self._ids]
+    def whole(self) -> Observed:
+        """Run whole.
+
+        Raises:
+            PertdbgError: That can't be done.
+        """
+        (whole,) = self._run([Variant(steps=self._steps)])
+        if whole.error is not None:
+            raise PertdbgError(whole.error)
+        return whole
+
+    def singles(self) -> list[Result]:
+        """Run whole, whole again to see what chance does, and without each guard.
+
+        Raises:
+            PertdbgError: It can't be run whole.
+        """
+        sets: list[tuple[str, ...]] = [(guard.id,) for guard in self._runs.guards]
         self._whole, *others = self._run([Variant(steps=self._steps), *self._variants(sets)])
         if self._whole.error is not None:
             raise PertdbgError(self._whole.error)
-        self.noise = noise_between(self._whole, self._runs.again(Variant(steps=self._steps)))
-        self.done += 1
-        return self._compared(sets, others), self._whole
+        self._noise = noise_between(self._whole, self._runs.again(Variant(steps=self._steps)))
+        self._done += 1
+        return self._compared(sets, others)
 
     def pairs(self) -> list[Result]:
         """Run without each pair of guards."""
-        sets = list(itertools.combinations(self._ids, 2))
+        sets = list(itertools.combinations([guard.id for guard in self._runs.guards], 2))
         return self._compared(sets, self._run(self._variants(sets)))
 
-    def suffices(self, kept: Sequence[str]) -> bool:
+    def least(self, singles: Sequence[Result], pairs: Sequence[Result]) -> list[tuple[str, ...]]:
+        """Find the least sets of guards that suffice."""
+        return sufficient(self._runs.guards, singles, pairs, self._suffices)
+
+    def _suffices(self, kept: Sequence[str]) -> bool:
         """Whether a run with these guards alone is the same as the whole one."""
-        rest = tuple(ident for ident in self._ids if ident not in kept)
+        rest = tuple(guard.id for guard in self._runs.guards if guard.id not in kept)
         (other,) = self._run(self._variants([rest]))
-        return compare(rest, self._whole, other, self.noise).same
+        return compare(rest, self._whole, other, self._noise).same
 
     def condition(self, one: Circumstance, calls: int) -> Condition:
         """Run whole and without each guard in other circumstances, a few calls only."""
         steps = min(self._steps or calls, CALLS)
+        ids = [guard.id for guard in self._runs.guards]
         variants = [Variant((), one.values, steps=steps)]
-        variants += [Variant((ident,), one.values, steps=steps) for ident in self._ids]
+        variants += [Variant((ident,), one.values, steps=steps) for ident in ids]
         whole, *others = self._run(variants)
         results = {}
         if whole.error is None and whole.raised is None:
-            for ident, other in zip(self._ids, others, strict=True):
+            for ident, other in zip(ids, others, strict=True):
                 if other.raised is None or other.raised.type != PertdbgError.__name__:
-                    results[ident] = compare((ident,), whole, other, self.noise)
+                    results[ident] = compare((ident,), whole, other, self._noise)
         return Condition(one.name, one.words, one.values, len(whole.records), whole.raised, results)
 
     def _variants(self, sets: Sequence[tuple[str, ...]]) -> list[Variant]:
@@ -133,16 +201,16 @@ class _Ablation:
         self, sets: Sequence[tuple[str, ...]], others: Sequence[Observed]
     ) -> list[Result]:
         return [
-            compare(without, self._whole, other, self.noise)
+            compare(without, self._whole, other, self._noise)
             for without, other in zip(sets, others, strict=True)
         ]
 
     def _run(self, variants: Sequence[Variant]) -> list[Observed]:
-        self._total = self.done + len(variants)
+        self._total = self._done + len(variants)
 
         def ended() -> None:
-            self.done += 1
-            self._progress(self.done, self._total)
+            self._done += 1
+            self._progress(self._done, self._total)
 
         return self._runs.run(variants, ended)
 

@@ -116,6 +116,8 @@ def _deeper(view: View, name: str, a: GraphFacts, b: GraphFacts, other: CallReco
     depths = [_depth(getattr(record.graph, name)) for record in view.other.records]
     per_call = _per_call(depths[other.id - 1 :])
     text = f"the graph behind {_the(name)} is {several(b.depth, 'node')} deep, not {a.depth}"
+    if b.depth == a.depth:
+        text = f"the graph behind {_the(name)} has {several(b.nodes, 'node')}, not {a.nodes}"
     if per_call:
         text += f", and deepens by {several(per_call, 'node')} a call"
     data = {"role": name, "whole": a.depth, "depth": b.depth, "per_call": per_call}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,9 +14,12 @@ from types import TracebackType
 from typing import Any
 
 from pertdbg.ablation.observed import Observed, observe
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation.variant import Request, Target, Variant, guard_from_json
+from pertdbg.agent.seams.spec import Spec
 from pertdbg.errors import PertdbgError
-from pertdbg.guards.model import Edit, Guard
+from pertdbg.guards.find import find_guards
+from pertdbg.guards.source import NoSource
+from pertdbg.guards.written import Written, written_at
 
 _AHEAD = 4
 """Requests that wait in the nursery, for each job."""
@@ -24,13 +28,14 @@ _AHEAD = 4
 class Runs:
     """A nursery and the folder of its results; both are gone when the context ends."""
 
-    def __init__(self, scenario: Path, jobs: int) -> None:
-        """Start the nursery, which finds the guards.
+    def __init__(self, target: Target, jobs: int) -> None:
+        """Start the nursery, which finds the guards of a scenario.
 
         Raises:
             PertdbgError: The scenario or its layer can't be had, or the layer has no source.
         """
-        self._jobs = jobs
+        self._target, self._jobs = target, jobs
+        self._file = ""
         self._number = 0
         self._known: dict[str, Observed] = {}
         self._temporary = tempfile.TemporaryDirectory(prefix="pertdbg-ablate-")
@@ -39,7 +44,7 @@ class Runs:
         command = [sys.executable, "-m", "pertdbg.ablation.nursery"]
         with (self._folder / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(
-                [*command, str(scenario.resolve()), str(writing), str(jobs)],
+                [*command, json.dumps(dataclasses.asdict(target)), str(writing), str(jobs)],
                 stdin=subprocess.PIPE,
                 stderr=errors,
                 pass_fds=[writing],
@@ -54,7 +59,7 @@ class Runs:
         except BaseException:
             self.close()
             raise
-        self.guards = [_guard(values) for values in first["guards"]]
+        self.guards = [guard_from_json(values) for values in first["guards"]]
 
     def run(
         self, variants: Sequence[Variant], ended: Callable[[], None] = lambda: None
@@ -73,6 +78,32 @@ class Runs:
         for _ in range(len(variants) - len(todo)):
             ended()
         return [self._known[key] for key in keys]
+
+    def discover(self, whole: Observed) -> None:
+        """Find the guards of a script in the functions that its whole run has shown to be updates.
+
+        Raises:
+            PertdbgError: No update was seen, or there is no source for any.
+        """
+        siblings = {
+            name
+            for spec in map(Spec.of, self._target.adapters)
+            if spec.seam == "weights"
+            for name in spec.methods
+        }
+        found: list[Written] = []
+        problem = "no update of a perturbation was seen"
+        for file, line in whole.functions:
+            try:
+                new = written_at(file, line, siblings)
+            except NoSource as error:
+                problem = str(error)
+                continue
+            found += [one for one in new if one.key not in {other.key for other in found}]
+        if not found:
+            raise PertdbgError(f"{self._target.name}: {problem}")
+        self._file = found[0].file
+        self.guards = find_guards(found)
 
     def again(self, variant: Variant) -> Observed:
         """Run a variant once more, to see whether it does the same again."""
@@ -122,9 +153,11 @@ class Runs:
         number, self._number = self._number, self._number + 1
         folder = self._folder / str(number)
         folder.mkdir()
-        request = {"number": number, "folder": str(folder), "variant": variant.as_json()}
+        without = tuple(guard for guard in self.guards if guard.id in variant.without)
+        request = Request(self._target, str(folder), variant, without, self._file)
+        line = json.dumps({"number": number, **dataclasses.asdict(request)})
         if self._process.stdin is not None:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
         return number
 
@@ -143,10 +176,3 @@ def _environment() -> dict[str, str]:
     """One thread a run, and nothing is written beside the sources."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return {**os.environ, **threads, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _guard(values: dict[str, Any]) -> Guard:
-    values["span"] = tuple(values["span"])
-    values["removed"] = tuple(tuple(span) for span in values["removed"])
-    values["edits"] = tuple(Edit(**edit) for edit in values["edits"])
-    return Guard(**values)

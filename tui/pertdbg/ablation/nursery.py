@@ -1,8 +1,9 @@
 """The process that has imported torch and forks a child for each run of a variant.
 
-``python -m pertdbg.ablation.nursery SCENARIO REPLIES JOBS``: requests come on standard input, one
-JSON object a line, and replies go to the file descriptor REPLIES. With ``--one FOLDER`` in the
-place of these it performs a single request, for programs whose state can't be forked.
+``python -m pertdbg.ablation.nursery TARGET REPLIES JOBS``: TARGET is JSON, requests come on
+standard input, one JSON object a line, and replies go to the file descriptor REPLIES. With
+``--one FOLDER`` in the place of these it performs a single request, for programs whose state can't
+be forked.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from typing import Any
 
 import torch
 
-from pertdbg.ablation.child import FACTS, Request, perform, sources
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation import scenariochild, scriptchild
+from pertdbg.ablation.results import FACTS
+from pertdbg.ablation.variant import Request, Target
 from pertdbg.errors import PertdbgError
 from pertdbg.guards.find import find_guards
+from pertdbg.guards.source import FunctionSource
 from pertdbg.scenario.load import load
 
 _LIMIT = 60.0
@@ -47,8 +50,8 @@ class _Child:
 class Nursery:
     """Forks children while there is work, and says when each has ended."""
 
-    def __init__(self, scenario: Path, replies: int, jobs: int) -> None:
-        self._path, self._replies, self._jobs = scenario, replies, jobs
+    def __init__(self, target: Target, replies: int, jobs: int) -> None:
+        self._target, self._replies, self._jobs = target, replies, jobs
         self._children: dict[int, _Child] = {}
         self._waiting: list[dict[str, Any]] = []
         self._buffer = b""
@@ -57,10 +60,12 @@ class Nursery:
         self._forks = False
 
     def serve(self) -> None:
-        """Say which guards there are, then perform requests until standard input ends."""
+        """Say which guards there are, then perform requests until standard input ends.
+
+        Those of a script are not known before it has run.
+        """
         try:
-            scenario = load(self._path)
-            guards = find_guards(sources(scenario))
+            guards = find_guards(_sources(self._target))
         except PertdbgError as error:
             self._reply({"error": str(error)})
             return
@@ -81,7 +86,7 @@ class Nursery:
         while self._waiting and len(self._children) < self._jobs:
             request = self._waiting.pop(0)
             folder = Path(request["folder"])
-            made = Request(str(self._path), str(folder), Variant.from_json(request["variant"]))
+            made = Request.from_json(request)
             reading, writing = os.pipe()
             pid = self._fork(made) if self._forks else _spawn(made, writing)
             os.close(writing)
@@ -96,7 +101,7 @@ class Nursery:
                 os.close(reading)
             os.close(self._replies)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            perform(request)
+            _perform(request)
             sys.stdout.flush()
             os._exit(0)
         finally:
@@ -132,7 +137,7 @@ class Nursery:
         seconds = time.monotonic() - child.started
         if child.number == 0:
             self._limit = max(_LIMIT, 20 * seconds)
-            _import_what_it_did(child.folder, self._path.parent)
+            _import_what_it_did(child.folder, self._target.folder)
             self._forks = self._forks and may_fork()
         status = os.waitstatus_to_exitcode(status)
         self._reply({"number": child.number, "status": status, "late": seconds > self._limit})
@@ -158,11 +163,18 @@ def _spawn(request: Request, writing: int) -> int:
 
 
 def _one(file: Path) -> None:
-    values = json.loads(file.read_text())
-    values["variant"] = Variant.from_json(values["variant"])
+    request = Request.from_json(json.loads(file.read_text()))
     gc.collect()
     gc.freeze()
-    perform(Request(**values))
+    _perform(request)
+
+
+def _perform(request: Request) -> None:
+    (scenariochild if request.target.scenario else scriptchild).perform(request)
+
+
+def _sources(target: Target) -> list[FunctionSource]:
+    return scenariochild.sources(load(Path(target.scenario))) if target.scenario else []
 
 
 def _import_what_it_did(folder: Path, own: Path) -> None:
@@ -188,7 +200,8 @@ def main() -> None:
         _one(Path(sys.argv[2]))
         return
     os.dup2(2, 1)  # what a module prints while it is imported is no reply
-    Nursery(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])).serve()
+    target = Target.from_json(json.loads(sys.argv[1]))
+    Nursery(target, int(sys.argv[2]), int(sys.argv[3])).serve()
 
 
 if __name__ == "__main__":

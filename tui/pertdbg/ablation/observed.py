@@ -75,6 +75,8 @@ class Observed:
     error: str | None
     """Why the variant could not be run at all."""
     seconds: float
+    functions: list[tuple[str, int]]
+    """Of a script: file and first line of each function that is an update."""
 
 
 def observe(folder: Path, status: int, *, late: bool) -> Observed:
@@ -97,6 +99,7 @@ def observe(folder: Path, status: int, *, late: bool) -> Observed:
         raised=_raised(facts["raised"], records) or _lost(status, late, len(records)),
         error=facts["error"],
         seconds=facts["seconds"],
+        functions=[(file, line) for file, line in facts.get("functions", ()) if file],
     )
 
 

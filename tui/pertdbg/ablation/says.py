@@ -215,9 +215,10 @@ def _sufficient(report: Report) -> Iterator[str]:
     if choices:
         options = [_and([name(report.guard(ident)) for ident in choice]) for choice in choices]
         parts.append(f"either {_either(options)}")
-    if not parts:
-        parts = ["none"]
     calls = _calls(report.calls)
+    if not parts:
+        yield f"All of them taken out together, nothing changes in these {calls}."
+        return
     said = _sentence("; ".join(parts))
     yield f"What suffices for the same {calls}, each set run on its own: {said}"
 

@@ -23,13 +23,18 @@ _NODES = 20_000
 class Seen:
     """Collects facts of a run in plain values, at each backward and after each call."""
 
-    def __init__(self, layer: object, adapter: Adapter, calls: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        calls: Callable[[], int],
+        layer: object = None,
+        adapter: Adapter | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
-            layer: The layer whose update is ablated.
-            adapter: Where its tensors are.
             calls: Gives the number of update calls that have ended.
+            layer: The layer whose update is ablated; None where delta is no attribute of anything.
+            adapter: Where its tensors are.
         """
         self._layer, self._adapter, self._calls = layer, adapter, calls
         self.backwards: list[dict[str, Any]] = []
@@ -44,14 +49,18 @@ class Seen:
         Variable._execution_engine = _Engine(Variable._execution_engine, self)  # type: ignore[assignment]
 
     @torch.no_grad()
-    def after_call(self) -> None:
-        """Note the bits of the three tensors and how many bytes of tensors are alive."""
+    def after_call(self, digests: dict[str, str] | None = None) -> None:
+        """Note the bits of the call's tensors and how many bytes of tensors are alive.
+
+        Args:
+            digests: The bits, where there is no layer to read them from.
+        """
         delta = self._role("delta")
         if delta is not None and all(delta is not known() for known, _ in self._deltas):
             alive = [pair for pair in self._deltas if pair[0]() is not None]
             self._deltas = [*alive, (weakref.ref(delta), f"delta of call {self._calls()}")]
-        digests = {role: _digest(self._role(role)) for role in _ROLES}
-        self.calls.append({"bytes": live_bytes(), **digests})
+        read = {role: _digest(self._role(role)) for role in _ROLES} if digests is None else digests
+        self.calls.append({"bytes": live_bytes(), **read})
 
     def backward(self, roots: Any, run: Callable[[], Any]) -> Any:
         """Run a backward and note its loss and the leaves, other than delta, that it filled."""
@@ -75,6 +84,8 @@ class Seen:
         delta = self._role("delta")
         tensors = roots if isinstance(roots, (tuple, list)) else (roots,)
         found = {id(leaf): leaf for root in tensors for leaf in walk(root).leaves}
+        if self._adapter is None:  # delta can't be told from others: parameters are what leaks
+            return [leaf for leaf in found.values() if isinstance(leaf, torch.nn.Parameter)]
         return [leaf for leaf in found.values() if leaf is not delta]
 
     def _name(self, leaf: torch.Tensor) -> str:
@@ -83,6 +94,8 @@ class Seen:
         return next(earlier, None) or names.parameter(leaf)
 
     def _role(self, role: str) -> torch.Tensor | None:
+        if self._adapter is None:
+            return None
         try:
             found = stored(self._layer, getattr(self._adapter, role))
         except Missing:
@@ -126,9 +139,14 @@ def _digest(tensor: torch.Tensor | None) -> str | None:
         return None
     try:
         plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        return hashlib.blake2b(plain.numpy().tobytes(), digest_size=8).hexdigest()
+        return digest_of(plain.numpy())
     except (RuntimeError, TypeError) as error:
         return f"unknown: {type(error).__name__}"
+
+
+def digest_of(data: Any) -> str:
+    """Give the short text for bytes, or anything that holds some."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def live_bytes() -> int:

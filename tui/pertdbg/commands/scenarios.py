@@ -1,9 +1,7 @@
-"""Commands on scenarios: what there is, a file to start from, and what each guard is for."""
+"""Commands on scenarios: what there is, and a file to start from."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -66,51 +64,3 @@ def schema() -> None:
 
     click.echo(json.dumps(Scenario.model_json_schema(), indent=2))
 
-
-def ablate(find: Callable[[str], Path]) -> click.Command:
-    """Make the command `ablate`; `find` turns what a person names into a scenario's file."""
-
-    @click.command("ablate")
-    @click.argument("target", default="sift")
-    @click.option("--pairs", is_flag=True, help="Each pair of guards too.")
-    @click.option("--explain", is_flag=True, help="The answer in words; takes out pairs too.")
-    @click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")
-    @click.option("--steps", type=click.IntRange(min=1), help="Number of update calls.")
-    @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once.")
-    def command(
-        target: str,
-        pairs: bool,
-        explain: bool,
-        as_json: bool,
-        steps: int | None,
-        jobs: int | None,
-    ) -> None:
-        """Take each guard out of a scenario's update in turn, and say what changed.
-
-        Each run is a process of its own; no file is changed.
-        """
-        from pertdbg.ablation.ablate import ablate as take_out
-        from pertdbg.ablation.ablate import silent
-        from pertdbg.output import ablation
-        from pertdbg.output.lines import write_lines
-
-        report = take_out(
-            find(target),
-            steps=steps,
-            pairs=pairs or explain,
-            jobs=jobs,
-            progress=_progress if sys.stderr.isatty() else silent,
-            conditions=explain or as_json,
-        )
-        form = ablation.explain if explain else ablation.table
-        write_lines(ablation.json_lines(report) if as_json else form(report), sys.stdout)
-
-    return command
-
-
-def _progress(done: int, total: int) -> None:
-    """Draw the bar on standard error; gone when all runs are done."""
-    filled = 40 * done // total
-    bar = f"\r\x1b[K[{'#' * filled}{'-' * (40 - filled)}] {done} of {total} runs"
-    sys.stderr.write("\r\x1b[K" if done == total else bar)
-    sys.stderr.flush()

@@ -5,23 +5,47 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from pertdbg.guards.model import Edit, Guard, Span
 from pertdbg.guards.rules import RULES, Hit
-from pertdbg.guards.source import FunctionSource
-from pertdbg.guards.syntax import Placed, Tree
+from pertdbg.guards.syntax import FunctionNode, Placed, Tree
 
 TEXT_LENGTH = 60
 """Most characters of `Guard.text`."""
 
 
-def find_guards(sources: Iterable[FunctionSource]) -> list[Guard]:
+class Source(Protocol):
+    """A function that was found, in a running program or in a text."""
+
+    @property
+    def node(self) -> FunctionNode:
+        """Its syntax tree."""
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines of its file."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes that it is defined in, the outermost first."""
+
+    @property
+    def name(self) -> str:
+        """Its qualified name."""
+
+    @property
+    def file(self) -> str:
+        """Its file."""
+
+
+def find_guards(sources: Iterable[Source]) -> list[Guard]:
     """Find the guards of some functions, function by function in the order of the source."""
     found = [guard for source in sources for guard in _of_function(source)]
     return [replace(guard, id=f"g{number}") for number, guard in enumerate(found, 1)]
 
 
-def _of_function(source: FunctionSource) -> list[Guard]:
+def _of_function(source: Source) -> list[Guard]:
     tree = Tree(source.node, source.lines, of_class=bool(source.classes))
     hits = {
         (id(hit.node), hit.action, hit.which): hit
@@ -46,7 +70,7 @@ def _statement(hit: Hit, tree: Tree) -> int:
     return id(widest)
 
 
-def _guard(hits: Sequence[Hit], source: FunctionSource, tree: Tree) -> Guard:
+def _guard(hits: Sequence[Hit], source: Source, tree: Tree) -> Guard:
     spans = [span for hit in hits for span in _removed(hit, tree)]
     whole = _whole(hits, tree)
     text = tree.text(whole)

@@ -37,13 +37,18 @@ def code_without(
         PertdbgError: The changed lines are no Python, or no longer hold the function.
     """
     node = copy.deepcopy(source.node) if not lines else _edited(source, lines)
+    rewrite(node, guards)
+    return _compile(node, source)
+
+
+def rewrite(node: FunctionNode, guards: Iterable[Guard]) -> None:
+    """Take guards of a function out of its tree, decorators included."""
     nodes = list(ast.walk(node))
     edits: dict[int, list[Edit]] = {}
     for guard in guards:
         for edit in guard.edits:
             edits.setdefault(id(nodes[edit.node]), []).append(edit)
-    changed: FunctionNode = _Rewriter(edits).visit(node)
-    return _compile(changed, source)
+    _Rewriter(edits).visit(node)
 
 
 def _edited(source: FunctionSource, lines: Mapping[int, str]) -> FunctionNode:
@@ -67,8 +72,7 @@ class _Rewriter(ast.NodeTransformer):
         edits = self._edits.get(id(node), [])
         result: Any = self.generic_visit(node)
         for edit in sorted(edits, key=lambda edit: -edit.which):
-            if edit.action != "decorator":  # decorators are no part of the code
-                result = _ACTIONS[edit.action](result, edit.which)
+            result = _ACTIONS[edit.action](result, edit.which)
         if isinstance(result, (ast.With, ast.AsyncWith)) and not result.items:
             return result.body
         return result
@@ -121,6 +125,17 @@ def _always(node: Any, _: int) -> ast.AST:
     return ast.copy_location(ast.BinOp(node, ast.BitOr(), ast.Constant(True)), node)
 
 
+def _decorator(node: Any, which: int) -> ast.AST:
+    """Put one that does nothing in its place: the function still begins at the same line."""
+    old = node.decorator_list[which]
+    nothing = ast.parse("lambda function: function", mode="eval").body
+    for part in ast.walk(nothing):
+        ast.copy_location(part, old)
+    node.decorator_list[which] = nothing
+    found: ast.AST = node
+    return found
+
+
 def _left(node: Any, _: int) -> ast.AST:
     left: ast.AST = node.left
     return left
@@ -139,6 +154,7 @@ _ACTIONS: dict[str, Callable[[Any, int], ast.AST | None]] = {
     "pair": _pair,
     "false": _never,
     "true": _always,
+    "decorator": _decorator,
     "left": _left,
     "right": _right,
 }

@@ -86,8 +86,8 @@ def function_at(
     except SyntaxError as error:
         raise NoSource(f"{function.__code__.co_filename}:{error.lineno}: {error.msg}") from error
     code = function.__code__
-    for node, classes in _functions(tree, ()):
-        first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+    for node, classes in functions_in(tree):
+        first = first_line_of(node)
         arguments = tuple(arg.arg for arg in (*node.args.posonlyargs, *node.args.args))
         names = code.co_varnames[: code.co_argcount]
         if (node.name, first) == (code.co_name, code.co_firstlineno) and len(arguments) == len(
@@ -97,14 +97,20 @@ def function_at(
     return None
 
 
-def _functions(
-    node: ast.AST, classes: tuple[str, ...]
+def first_line_of(node: FunctionNode) -> int:
+    """Give the line at which Python says that a function begins: that of its first decorator."""
+    return min([node.lineno, *(part.lineno for part in node.decorator_list)])
+
+
+def functions_in(
+    node: ast.AST, classes: tuple[str, ...] = ()
 ) -> Iterator[tuple[FunctionNode, tuple[str, ...]]]:
+    """Give each function in a tree with the names of the classes around it, the outermost first."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield child, classes
         inside = (*classes, child.name) if isinstance(child, ast.ClassDef) else classes
-        yield from _functions(child, inside)
+        yield from functions_in(child, inside)
 
 
 def _unwrap(thing: Any) -> tuple[tuple[Any, ...], Any]:

@@ -1,20 +1,18 @@
-"""One run of a variant, in a process that is there for it alone."""
+"""One run of a variant of a scenario, in a process that is there for it alone."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-import types
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from pertdbg.ablation.results import FACTS, RECORDING, place_of, redirect
 from pertdbg.ablation.seen import Seen
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation.variant import Request
 from pertdbg.agent.config import Config
 from pertdbg.agent.run import Run
 from pertdbg.errors import PertdbgError
@@ -28,20 +26,6 @@ from pertdbg.scenario.change import changed
 from pertdbg.scenario.load import load
 from pertdbg.scenario.model import Scenario
 from pertdbg.scenario.run import Prepared, prepare
-
-RECORDING = "run.pertdbg"
-FACTS = "facts.json"
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to run and where to leave the results."""
-
-    scenario: str
-    folder: str
-    variant: Variant
 
 
 def sources(scenario: Scenario) -> list[FunctionSource]:
@@ -63,7 +47,7 @@ class _ObservedRun(Run):
 def perform(request: Request) -> None:
     """Run a variant and leave a recording and a file of facts in the request's folder."""
     folder = Path(request.folder)
-    _redirect(folder)
+    redirect(folder)
     started, known = time.monotonic(), set(sys.modules)
     facts: dict[str, Any] = {"error": None, "raised": None, "backwards": [], "calls": []}
     try:
@@ -76,7 +60,7 @@ def perform(request: Request) -> None:
 
 
 def _perform(request: Request, folder: Path) -> dict[str, Any]:
-    scenario = changed(load(Path(request.scenario)), request.variant.scenario)
+    scenario = changed(load(Path(request.target.scenario)), request.variant.scenario)
     found = sources(scenario)
     guards = [g for g in find_guards(found) if g.id in request.variant.without]
     take_out(found, guards, layer_class(scenario), request.variant.lines)
@@ -84,7 +68,7 @@ def _perform(request: Request, folder: Path) -> dict[str, Any]:
     run.ready(torch.__version__)
     prepared = prepare(scenario, request.variant.steps)
     run.watch(prepared.layer_class, prepared.adapter)
-    seen = run.seen = Seen(prepared.built.layer, prepared.adapter, lambda: run.calls)
+    seen = run.seen = Seen(lambda: run.calls, prepared.built.layer, prepared.adapter)
     seen.install()
     raised = _run(prepared, run, seen)
     run.end(0 if raised is None else 1, "" if raised is None else raised["message"])
@@ -95,7 +79,7 @@ def _run(prepared: Prepared, run: Run, seen: Seen) -> dict[str, Any] | None:
     try:
         prepared.run()
     except Exception as error:  # noqa: BLE001 - what the variant raises is a result
-        file, line = _place(error.__traceback__)
+        file, line = place_of(error.__traceback__)
         during = "backward" if seen.in_backward else "forward"
         return {
             "type": type(error).__name__,
@@ -108,30 +92,10 @@ def _run(prepared: Prepared, run: Run, seen: Seen) -> dict[str, Any] | None:
     return None
 
 
-def _place(trace: types.TracebackType | None) -> tuple[str | None, int | None]:
-    """Give the innermost line that is neither torch's nor ours, but for layers of ours."""
-    place: tuple[str | None, int | None] = (None, None)
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        ours = file.startswith((_PACKAGE + "agent", _PACKAGE + "ablation"))
-        if not ours and not file.startswith(_TORCH):
-            place = file, trace.tb_lineno
-        trace = trace.tb_next
-    return place
-
-
 def _config(request: Request, folder: Path) -> Config:
     return Config(
         recording=str(folder / RECORDING),
-        scenario=request.scenario,
+        scenario=request.target.scenario,
         stdout=str(folder / "stdout"),
         stderr=str(folder / "stderr"),
     )
-
-
-def _redirect(folder: Path) -> None:
-    """Send what the run prints to files."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(file, number)
-        os.close(file)
