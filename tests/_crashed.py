@@ -19,7 +19,8 @@ from pertdbg.record import CallRecord
 from pertdbg.recording import HeatMap, LayerSource
 from pertdbg.recording.reader import DamagedRecord, Recording
 from pertdbg.recording.salvage import salvage
-from pertdbg.recording.series import series, timeline
+from pertdbg.recording.series import series
+from pertdbg.recording.timeline import timeline
 from pertdbg.recording.verify import verify
 
 HERE = Path(__file__).parent

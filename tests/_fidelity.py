@@ -1,8 +1,8 @@
 """Runs scenarios, observed by the agent or not, and says bit for bit what the target came to.
 
-``python _fidelity.py observed|plain SCENARIO:CALLS...`` prints one JSON object: for each scenario
-a list of digests, one a call and one at the end. A witness of our own stands in the layer's class
-in both kinds of run, below the agent.
+``python _fidelity.py observed|lines|plain SCENARIO:CALLS...`` prints one JSON object: for each
+scenario a list of digests, one a call and one at the end. A witness of our own stands in the
+layer's class in all kinds of run, below the agent.
 """
 
 from __future__ import annotations
@@ -90,14 +90,16 @@ class Witness:
         return len({id(t) for r in self.references if (t := r()) is not None})
 
 
-def run_one(name: str, steps: int, observed: bool, folder: Path) -> list[Any]:
+def run_one(name: str, steps: int, mode: str, folder: Path) -> list[Any]:
     prepared = prepare(find(name), steps)
     witness = Witness(prepared)
     witness.install()
     agent = None
-    if observed:
-        agent = Run(Config(recording=str(folder / f"{name}.pertdbg"), scenario=""))
+    if mode != "plain":
+        path = str(folder / f"{name}.pertdbg")
+        agent = Run(Config(recording=path, scenario="", lines=mode == "lines"))
         agent.ready(torch.__version__)
+        agent.flow.install()
         agent.watch(prepared.layer_class, prepared.adapter)
     gc.disable()
     try:
@@ -124,8 +126,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sink = sys.stdout
         sys.stdout = sys.stderr
-        observed = mode == "observed"
-        runs = {name: run_one(name, int(n), observed, Path(folder)) for name, n in calls.items()}
+        runs = {name: run_one(name, int(n), mode, Path(folder)) for name, n in calls.items()}
         sys.stdout = sink
     print(json.dumps(runs))
 

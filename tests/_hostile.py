@@ -29,8 +29,11 @@ import io
 from pathlib import Path
 from pertdbg.errors import PertdbgError
 from pertdbg.output import care, export, show, tensorfile
+from pertdbg.conditions import parse, search
+from pertdbg.conditions import series as series_of
 from pertdbg.recording.reader import Recording
-from pertdbg.recording.series import series, timeline
+from pertdbg.recording.series import series
+from pertdbg.recording.timeline import timeline
 from pertdbg.recording.tensormap import picture_of
 
 path, out = Path(sys.argv[1]), Path(sys.argv[2])
@@ -58,6 +61,10 @@ else:
         lambda: [recording.next_mark(0, [kind]) for kind in ("nan", "raised", "stopped")],
         lambda: [series(recording, name, 1, head, 80) for name in ("gradient.norm", "call")],
         lambda: timeline(recording, 1, head, 80),
+        lambda: search(recording, parse("delta.norm * call > gradient.norm"), first - 1),
+        lambda: search(recording, parse("changed(delta.norm) and layer != 'x'"), head, False),
+        lambda: search(recording, parse("shares(delta, input) or 'x' in findings"), first - 1),
+        lambda: series_of(recording, parse("delta.norm * call"), first, head, 9),
         lambda: recording.find(call=7),
         lambda: recording.find(layer="encoder.pert"),
         tensors,

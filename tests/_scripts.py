@@ -451,6 +451,18 @@ def recorded(
     return _run([*program, "record", *options, *words], folder, stdin, env)
 
 
+def pertdbg(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``pertdbg WORDS`` to its end, without a terminal."""
+    return subprocess.run(
+        [str(PERTDBG), *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+
+
 def _run(command: Sequence[str], folder: Path, stdin: bytes, env: Mapping[str, str] | None) -> Ran:
     done = subprocess.run(
         command,

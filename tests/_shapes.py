@@ -18,6 +18,7 @@ from pertdbg.adapters import adapters
 from pertdbg.agent.config import Config
 from pertdbg.agent.finder import watch_everything
 from pertdbg.agent.run import Run
+from pertdbg.event import LineEvent
 from pertdbg.record import CallRecord
 from pertdbg.recording.reader import Recording
 
@@ -91,6 +92,8 @@ class Came:
     random: str
     alive: int
     records: list[CallRecord] = field(default_factory=list)
+    events: list[tuple[LineEvent, ...]] = field(default_factory=list)
+    """What the lines of each call did, by the call."""
     report: dict[str, list[str]] = field(default_factory=dict)
     """Names of layers by adapter."""
     why_not: dict[str, str] = field(default_factory=dict)
@@ -117,13 +120,22 @@ def plain(run: Shape, rounds: int) -> Came:
     return Came(seen, ended, state, alive)
 
 
-def observed(run: Shape, rounds: int, own: Sequence[Path] = (), facts: Any = "all") -> Came:
-    """Run a loop under the agent, which finds it by itself."""
+def observed(
+    run: Shape,
+    rounds: int,
+    own: Sequence[Path] = (),
+    facts: Any = "all",
+    *,
+    lines: bool = False,
+    prepared: Callable[[], object] = lambda: None,
+) -> Came:
+    """Run a loop under the agent, which finds it by itself; `prepared` is called right before."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.pertdbg"
-        agent = Run(Config(recording=str(path), scenario="", facts=facts))
+        agent = Run(Config(recording=str(path), scenario="", facts=facts, lines=lines))
         finder = watch_everything(agent, adapters(own))
         try:
+            prepared()
             came = plain(run, rounds)
             report = finder.report()
         finally:
@@ -132,6 +144,7 @@ def observed(run: Shape, rounds: int, own: Sequence[Path] = (), facts: Any = "al
             agent.remove()
         recording = Recording.open(path)
         came.records = list(recording)
+        came.events = [recording.events(record.id) for record in came.records]
         recording.close()
     came.report = {row["adapter"]: row["matched"] for row in report if row["matched"]}
     came.why_not = {row["adapter"]: row["why_not"] for row in report if not row["matched"]}

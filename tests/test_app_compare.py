@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -98,14 +99,20 @@ def test_what_is_no_recording_stays_in_the_line_with_the_reason(
     play(two[0], act, MIDDLE)
 
 
-def in_order(both: Versus, forward: bool) -> Iterable[int]:
-    at = 0 if forward else both.a.head + 1
-    while True:
-        found = [ident for ident in both.search(at, forward=forward) if ident is not None]
-        if not found:
-            return
-        at = found[0]
-        yield at
+def in_order(both: Versus) -> Iterable[int]:
+    """The numbers of all calls that differ."""
+    first = True
+    while any(both.search(forward=True, first=first)):
+        first = False
+        assert both.step is not None
+        yield both.step.numbers[0]
+
+
+def in_reverse(both: Versus) -> Iterable[int]:
+    """The numbers of the calls that differ before the one where it stands."""
+    while any(both.search(forward=False)):
+        assert both.step is not None
+        yield both.step.numbers[0]
 
 
 def test_a_search_finds_every_call_that_differs_however_the_ids_lie(tmp_path: Path) -> None:
@@ -116,9 +123,45 @@ def test_a_search_finds_every_call_that_differs_however_the_ids_lie(tmp_path: Pa
     ]
     a, b = record_to(tmp_path / "a", one), record_to(tmp_path / "b", other)
     with Recording.open(a) as first, Recording.open(b) as second:
-        both = Versus(first, second)
-        assert list(in_order(both, True)) == [1, 2, 3, 10, 20]
-        assert list(in_order(both, False)) == [20, 10, 3, 2, 1]
+        for both in (Versus(first, second, 7), Versus(second, first, 7)):
+            assert list(in_order(both)) == [1, 2, 3, 10, 20]
+            assert list(in_reverse(both)) == [10, 3, 2, 1]
+            # Where nothing more is found, it stays.
+            assert both.step is not None
+            assert both.step.numbers == (1,)
+
+
+def test_calls_that_only_the_other_has_are_visited(two: tuple[Path, Path]) -> None:
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        await pilot.press("end")
+        await compare_with(pilot, two[0])
+        assert "call 11 of encoder.pert: no fact differs" in shown(app)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "call 12 of encoder.pert: not in b.pertdbg" in shown(app)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "this is the last call of both" in shown(app)
+        await pilot.press("p", "p", "f")
+        assert "call 12 of encoder.pert: not in b.pertdbg" in await after_search(app, pilot)
+        await pilot.press("d")
+        await pilot.pause()
+        assert app.cursor == 11
+
+    play(two[1], act, MIDDLE)
+
+
+def test_a_damaged_call_of_either_is_something_to_see(two: tuple[Path, Path]) -> None:
+    connection = sqlite3.connect(two[1])
+    with connection:
+        connection.execute("UPDATE call SET delta_norm = 7 WHERE id = 3")
+    connection.close()
+    with Recording.open(two[0]) as first, Recording.open(two[1]) as second:
+        for both in (Versus(first, second, 1), Versus(second, first, 1)):
+            assert list(in_order(both)) == [3, 5, 9, 12]
+            assert any(both.search(forward=True, first=True))
+            assert "record 3 of" in both.pair().problem
+        assert "record 3 of" in Versus(second, first, 3).pair().problem
 
 
 @pytest.mark.parametrize("width", [38, 80, 200])

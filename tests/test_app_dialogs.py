@@ -33,7 +33,7 @@ def test_help_names_every_action_with_its_keys(five: Path, size: tuple[int, int]
         await pilot.press("question_mark")
         await pilot.pause()
         texts = [shown(app)]
-        for _ in range(6):
+        for _ in range(12):
             await pilot.press("pagedown")
             await pilot.pause(0.05)
             texts.append(shown(app))

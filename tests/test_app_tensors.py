@@ -16,6 +16,7 @@ from pertdbg.app.panels.values import values
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.schema import PART_SIZE
 from pertdbg.recording.stored import StoredTensor
+from pertdbg.recording.window import Window
 from pertdbg.recording.writer import Recorder
 
 ROWS, COLUMNS = 2000, 300
@@ -48,6 +49,8 @@ def test_a_key_goes_through_the_stored_tensors_and_back_to_the_map(
         await pilot.press("n", "t")
         await pilot.pause()
         assert "delta  float32 2x1000x300" in shown(app)
+        while "sizes so far" in shown(app):
+            await pilot.pause(0.02)
         assert "sizes: 9.3e+03 to 6e+05" in shown(app)
         await pilot.press("t")
         await pilot.pause()
@@ -103,7 +106,7 @@ def test_only_what_is_seen_is_read(stored: Path) -> None:
         tensor = recording.tensor(2, "delta")
         assert tensor is not None
         assert tensor.parts > 1
-        lines = values(tensor, 1500, 7, 80, 20)
+        lines = values(Window(tensor), 1500, 7, 80, 20)
         assert "".join(text for text, _ in lines[1]).split()[:2] == [
             "1,500",
             f"{1500 * 300 + 7:.4g}",
@@ -117,6 +120,22 @@ def test_without_stored_tensors_it_says_how_to_get_them(tmp_path: Path) -> None:
     path = record_to(tmp_path / "r.pertdbg", calls(2))
     for key in "tv":
         assert "--tensors" in after(path, key, size=SMALL).splitlines()[0]
+
+
+def test_a_call_whose_tensors_went_for_the_budget_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "r.pertdbg"
+    recorder = Recorder(path, {}, tensors="all", budget=3_000)
+    for record in calls(20):
+        recorder.write(record)
+        recorder.tensor(record.id, "delta", "uint8", (500,), bytes(500))
+    recorder.close()
+    assert "calls were dropped to stay within the budget of 3 KB" in " ".join(
+        after(path, "i", size=MIDDLE).replace("│", " ").split()
+    )
+    with Recording.open(path) as recording:
+        gone = min(set(range(1, 21)) - set(recording.calls_with_tensors()))
+    text = after(path, "g", *str(gone), "enter", "t", size=MIDDLE).splitlines()[0]
+    assert "this call's tensors were dropped: the budget of 3 KB is used up; g #" in text
 
 
 def test_a_damaged_tensor_is_named(tmp_path: Path, stored: Path) -> None:

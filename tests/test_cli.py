@@ -12,18 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PERTDBG = [sys.executable, "-m", "pertdbg"]
-
-
-def pertdbg(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PERTDBG, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-    )
+from _scripts import pertdbg
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +62,8 @@ def test_show_prints_one_call_with_the_verdicts_first(recording: Path) -> None:
 
 
 def test_show_without_a_call_shows_the_last(recording: Path) -> None:
-    assert pertdbg("show", recording).stdout == pertdbg("show", recording, "--call", "6").stdout
+    last, whole = pertdbg("show", recording, "--call", "6"), pertdbg("show", recording)
+    assert whole.stdout == f"{last.stdout}\nENDED     exit status 0\n"
 
 
 def test_show_json_is_the_documented_record(recording: Path) -> None:

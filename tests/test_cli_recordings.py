@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-
-def pertdbg(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pertdbg", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
-    )
+from _scripts import pertdbg
+from pertdbg.recording.budget import parse
+from pertdbg.recording.reader import Recording
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +122,44 @@ def test_a_scenario_for_a_layer_of_ones_own_is_begun(tmp_path: Path) -> None:
     again = pertdbg("scenarios", "new", path, "--class", "mine.py:Mine")
     assert again.returncode == 2
     assert "exists" in again.stderr
+
+
+def test_a_tensor_budget_bounds_what_is_stored_and_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.pertdbg"
+    options = ("--steps", "20", "--tensors", "all", "--tensor-budget", "2MB")
+    assert pertdbg("record", "sift", "-o", path, *options).returncode == 0
+    with Recording.open(path) as recording:
+        meta, kept = recording.meta, recording.calls_with_tensors()
+        stored = sum(tensor.nbytes for ident in kept for tensor in recording.tensors(ident))
+    assert (meta.tensors, meta.tensor_budget) == ("all", 2_000_000)
+    assert stored <= 2_000_000
+    assert {1, 19, 20} <= set(kept)
+    assert meta.tensors_dropped == 20 - len(kept) > 0
+    shown = pertdbg("show", path)
+    said = f"the tensors of {20 - len(kept)} calls were dropped to stay within the budget of 2 MB"
+    assert said in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tensors", "all", "--tensor-budget", "2 parsecs"], "is no size: give one such as"),
+        (["--tensors", "all", "--tensor-budget", "-5MB"], "is no size: give one such as"),
+        (["--tensors", "all", "--tensor-budget", "0"], "more than nothing"),
+        (["--tensors", "all", "--tensor-budget", "9000TB"], "at most 1024TiB"),
+        (["--tensor-budget", "1GB"], "goes with --tensors last, every:N or all"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused_in_one_line(
+    options: list[str], said: str, tmp_path: Path
+) -> None:
+    done = pertdbg("record", "sift", "-o", tmp_path / "a.pertdbg", *options)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_sizes_are_read_in_their_units() -> None:
+    sizes = {"1": 1, "2GB": 2 * 10**9, "1.5GiB": 3 << 29, "300 kb": 300_000, "7MiB": 7 << 20}
+    assert {text: parse(text) for text in sizes} == sizes

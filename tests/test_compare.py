@@ -15,7 +15,7 @@ import pytest
 import _hostile
 import _records
 from pertdbg.compare import compare, differences
-from pertdbg.output.diff import diff
+from pertdbg.output.diffranks import diff
 from pertdbg.record import CallRecord
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.writer import Recorder

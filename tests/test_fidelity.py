@@ -51,5 +51,21 @@ def test_values_versions_random_state_exceptions_and_lifetimes_are_those_without
         assert with_ == without, f"{name} differs at call {number} of {len(plain)}"
 
 
+@pytest.fixture(scope="module")
+def by_line(request: pytest.FixtureRequest) -> dict[str, list[Any]]:
+    calls = 200 if request.config.getoption("--whole") else 8
+    return run("lines", dict.fromkeys(SCENARIOS, calls))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_all_that_is_the_same_line_by_line(
+    name: str, runs: Runs, by_line: dict[str, list[Any]]
+) -> None:
+    # The last entry is how the run ended, which is all that there is of one that ends at once.
+    calls = by_line[name][:-1] or by_line[name]
+    for number, (without, with_) in enumerate(zip(runs[0][name], calls, strict=False), 1):
+        assert with_ == without, f"{name} differs at call {number} of {len(calls)}"
+
+
 def test_the_comparison_covers_as_many_calls_as_it_says(runs: Runs) -> None:
     assert len(runs[0]["sift"]) == 200 + 1

@@ -87,7 +87,8 @@ def test_files_are_opened_as_they_are_given_and_of_a_folder_the_newest_run(tmp_p
     assert isinstance(newest, RankSession)
     assert (len(both.members), len(newest.members)) == (2, 1)
     assert newest.target_name == "run-1.pertdbg"
-    assert "another run" in newest.problems[0]
+    assert newest.problems[0] == "of other runs, so left out: run-0.pertdbg"
+    assert "are of 2 different runs" in both.problems[0]
     asyncio.run(both.close())
     asyncio.run(newest.close())
     (tmp_path / "none").mkdir()

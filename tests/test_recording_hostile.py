@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import _hostile
+from pertdbg.errors import PertdbgError
+from pertdbg.recording import schema
+from pertdbg.recording.safeopen import DamagedRecording, Source
 
 SECONDS = 60
 MEMORY = 200 << 10
@@ -30,6 +36,48 @@ def looked_at(path: Path, out: Path) -> bytes:
     assert found is not None
     assert int(found[1]) < MEMORY
     return done.stdout
+
+
+class OlderConnection(sqlite3.Connection):
+    """One as Python 3.10 has it."""
+
+    @property
+    def setlimit(self) -> None:  # type: ignore[override]
+        raise AttributeError
+
+
+def opened_by_an_older_python(path: Path) -> Source:
+    older = functools.partial(sqlite3.connect, factory=OlderConnection)
+    with mock.patch("pertdbg.recording.safeopen.sqlite3.connect", older):
+        return Source(path)
+
+
+def test_long_values_are_refused_unread_where_sqlite3_offers_no_limit(
+    recording: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.pertdbg"
+    path.write_bytes(recording)
+    _hostile.forge(path, schema.PICTURES, "id = 1", data=bytes(60 << 20))
+    _hostile.forge(path, schema.LAYERS, "1", source="x" * (60 << 20))
+    source = opened_by_an_older_python(path)
+    for column, table in (("data", "picture"), ("source", "layer")):
+        with pytest.raises(DamagedRecording, match="too big"):
+            source.query(f"SELECT {column} FROM {table} WHERE id = 1")
+    assert source.query("SELECT id FROM picture WHERE id = 2") == [(2,)]
+    source.close()
+
+
+def test_where_no_limit_can_be_set_only_small_files_are_read(
+    recording: bytes, tmp_path: Path
+) -> None:
+    small, large = tmp_path / "small.pertdbg", tmp_path / "large.pertdbg"
+    small.write_bytes(recording)
+    large.write_bytes(recording)
+    _hostile.forge(large, schema.PICTURES, "id = 1", data=bytes(60 << 20))
+    with mock.patch("ctypes.CDLL", side_effect=OSError):
+        opened_by_an_older_python(small).close()
+        with pytest.raises(PertdbgError, match=r"large\.pertdbg is too large .* Python 3\.11"):
+            opened_by_an_older_python(large)
 
 
 def is_plain(printed: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -18,7 +19,8 @@ import _records
 from pertdbg.errors import PertdbgError
 from pertdbg.record import CallRecord
 from pertdbg.recording.reader import Recording
-from pertdbg.recording.series import Series, series, timeline
+from pertdbg.recording.series import Series, series
+from pertdbg.recording.timeline import timeline
 from pertdbg.recording.writer import Recorder
 
 N = 4500
@@ -157,9 +159,50 @@ def test_the_timeline_shows_every_mark_at_every_zoom(
     recording: Recording, marked: list[set[str]]
 ) -> None:
     for lo, hi, cells in ((1, N, 40), (1, N, 200), (33, 900, 77), (5, 60, 200), (N, N, 3)):
-        edges = [*series(recording, "time", lo, hi, cells).first, hi + 1]
-        wanted = [set().union(*marked[a - 1 : b - 1]) for a, b in pairwise(edges)]
-        assert timeline(recording, lo, hi, cells) == wanted
+        assert timeline(recording, lo, hi, cells) == cells_of(marked, lo, hi, cells)
+
+
+def cells_of(marked: list[set[str]], lo: int, hi: int, cells: int) -> list[set[str]]:
+    """The marks of each cell, of which there are no more than calls, by its definition."""
+    n = hi - lo + 1
+    cells = min(cells, n)
+    wanted: list[set[str]] = [set() for _ in range(cells)]
+    for place in range(1, n + 1):
+        (cell,) = (c for c in range(cells) if c * n < place * cells <= (c + 1) * n)
+        wanted[cell] |= marked[lo + place - 2]
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recording, list[set[str]]]]:
+    """Calls of which few have a mark, so that a mark in the cell beside its own would show."""
+    path = tmp_path_factory.mktemp("sparse") / "a.pertdbg"
+    recorder, random = Recorder(path, {}), Random(11)
+    kinds: list[set[str]] = []
+    for ident in range(1, N + 1):
+        record = _records.healthy(ident)
+        there = {"created"} if ident == 1 else {"beyond"} if ident == 2 else set[str]()
+        if random.random() < 0.01:
+            record = replace(record, update=replace(record.update, returned=False))
+            there |= {"refused"}
+        if random.random() < 0.004:
+            record = replace(record, gradient=replace(record.gradient, nan=2))
+            there |= {"nan"}
+        recorder.write(record)
+        kinds.append(there)
+    recorder.close()
+    with Recording.open(path) as recording:
+        yield recording, kinds
+
+
+@settings(max_examples=60, deadline=None)
+@given(one=st.integers(1, N), other=st.integers(1, N), cells=st.integers(1, 120))
+def test_each_mark_stands_in_its_own_cell(
+    sparse: tuple[Recording, list[set[str]]], one: int, other: int, cells: int
+) -> None:
+    recording, marked = sparse
+    lo, hi = min(one, other), max(one, other)
+    assert timeline(recording, lo, hi, cells) == cells_of(marked, lo, hi, cells)
 
 
 def test_marks_stand_at_their_calls_in_order(recording: Recording, marked: list[set[str]]) -> None:

@@ -228,7 +228,12 @@ def test_what_was_pinned_stays_and_what_does_not_fit_is_counted(tmp_path: Path) 
         assert pinned is not None
         assert pinned.pinned
         assert recording.tensor(100, "input") is None
-        assert recording.meta.tensors_left_out == 1
+        meta = recording.meta
+        assert meta.tensors_left_out == 1
+        assert (meta.tensors, meta.tensor_budget) == ("all", 8_000)
+        assert meta.tensors_dropped == 100 - len(kept)
+        said = f"the tensors of {100 - len(kept)} calls were dropped to stay within the budget"
+        assert any(said in notice for notice in recording.notices())
     assert verify(path).sound
 
 

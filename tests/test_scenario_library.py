@@ -20,14 +20,14 @@ from pertdbg.scenario.load import load
 RUNNER = """
 import gc, json, os, sys
 import torch
-from pertdbg.ablation.child import Request, perform
-from pertdbg.ablation.variant import Variant
+from pertdbg.ablation.scenariochild import perform
+from pertdbg.ablation.variant import Request, Target, Variant
 torch.set_num_threads(1)
 gc.freeze()
 for scenario, folder in json.loads(sys.argv[1]):
     pid = os.fork()
     if pid == 0:
-        perform(Request(scenario, folder, Variant()))
+        perform(Request(Target(scenario), folder, Variant()))
         os._exit(0)
     os.waitpid(pid, 0)
 """

@@ -96,8 +96,8 @@ field = "gradient.nrm"
 above = "0"
 """
     assert errors(tmp_path, text) == [
-        "1:1: titel: unknown key; did you mean title? allowed: title, about, seed, layer, model, "
-        "input, loop, fault, expect",
+        "1:1: titel: unknown key; did you mean title? allowed: title, about, guards_removed, "
+        "lines, breakpoints, watches, seed, layer, model, input, loop, fault, expect",
         "1:1: title: is missing; it is what it shows, in a line",
         "2:1: about: needs text in quotes, not 3",
         '6:13: input.shape[2]: needs a whole number, not "three"',
@@ -145,9 +145,18 @@ above = "0"
             "[[expect]]\ncall = 30\nfield = 'step'\nequals = 0",
             "8:1: expect[1].call: 30 never comes",
         ),
-        ("[[watches]]\na = 1", "7:3: watches: this version does not know how to say what to watch"),
-        ("[breakpoints]", "7:2: breakpoints: this version does not know how to say where to stop"),
-        ("[guards_removed]", "7:2: guards_removed: this version does not know how to say guards"),
+        ("[[watches]]\na = 1", "7:3: watches[1]: needs text in quotes, not a table"),
+        ("[breakpoints]", "7:2: breakpoints: needs an array, not a table"),
+        ("[guards_removed]", "7:2: guards_removed: needs an array, not a table"),
+        (
+            "[[guards_removed]]\nkind = 'detatch'\nline = 3",
+            '8:1: guards_removed[1].kind: "detatch" is not allowed; did you mean detach?',
+        ),
+        (
+            "[[guards_removed]]\nkind = 'detach'\nline = 3\n"
+            "[[lines]]\nline = 3\nwas = 'a'\nnow = 'b'",
+            "10:3: lines: can't stand beside guards_removed",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_an_error_at_its_place(

@@ -19,7 +19,8 @@ from bench.timing import report
 from pertdbg.record import CallRecord, GradientFacts
 from pertdbg.recording.columns import PLOTTABLE
 from pertdbg.recording.reader import Recording
-from pertdbg.recording.series import series, timeline
+from pertdbg.recording.series import series
+from pertdbg.recording.timeline import timeline
 from pertdbg.recording.writer import Recorder
 
 CALLS = int(os.environ.get("PERTDBG_BENCH_CALLS", 1_000_000))
@@ -34,7 +35,8 @@ import sys
 from pathlib import Path
 from random import Random
 from pertdbg.recording.reader import Recording
-from pertdbg.recording.series import series, timeline
+from pertdbg.recording.series import series
+from pertdbg.recording.timeline import timeline
 def memory():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 

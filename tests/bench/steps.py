@@ -64,6 +64,7 @@ def observed(step: Callable[[], object], times: int, folder: Path, facts: Facts)
 
     def block() -> float:
         run.watch(PerturbationLayer, SIFT)
+        run.flow.install()
         step()
         seconds = timed(step, times)
         run.remove()

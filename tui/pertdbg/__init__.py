@@ -12,15 +12,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pertdbg.agent.api import record, stop, watch
+    from pertdbg.findings.model import Finding
     from pertdbg.layer import PerturbationLayer
     from pertdbg.learner import AdversarialLearner
     from pertdbg.recording.reader import Recording
 
-__all__ = ["AdversarialLearner", "PerturbationLayer", "open"]
+__all__ = [
+    "AdversarialLearner",
+    "PerturbationLayer",
+    "check",
+    "open",
+    "record",
+    "stop",
+    "watch",
+]
 
 _HOMES = {
     "AdversarialLearner": "pertdbg.learner",
     "PerturbationLayer": "pertdbg.layer",
+    "stop": "pertdbg.agent.api",
+    "watch": "pertdbg.agent.api",
 }
 
 
@@ -40,7 +52,23 @@ def open(path: str | Path) -> Recording:  # noqa: A001 - the name that a person 
     return Recording.open(Path(path))
 
 
+def check(path: str | Path) -> list[Finding]:
+    """Name what is wrong in a recording, or in the recordings of a folder of ranks.
+
+    Args:
+        path: A `.pertdbg` file, or a folder of them.
+
+    Raises:
+        PertdbgError: There is no recording that can be read.
+    """
+    from pertdbg.findings.engine import check as check_recording
+
+    return check_recording(path)
+
+
 def __getattr__(name: str) -> Any:
+    if name == "record":  # the module of that name, which can be called
+        return importlib.import_module("pertdbg.record")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'pertdbg' has no attribute {name!r}")

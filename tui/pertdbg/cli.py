@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import shlex
@@ -15,10 +16,19 @@ import click
 from pertdbg.commands import adapters as adapters_command
 from pertdbg.commands import recordings, scenarios
 from pertdbg.commands.ablate import ablate
+from pertdbg.commands.check import check
 from pertdbg.errors import PertdbgError
-from pertdbg.scriptcommand import TakesScript, given_script, script_options
+from pertdbg.scriptcommand import (
+    TakesScript,
+    given_script,
+    ranks_option,
+    reach_options,
+    script_options,
+    stop_when_option,
+)
 
 if TYPE_CHECKING:
+    from pertdbg.conditions import Condition
     from pertdbg.session import Session
     from pertdbg.target import Script
 
@@ -64,6 +74,8 @@ def cli(debug: bool) -> None:
 @click.option("--steps", type=_STEPS, help="Number of update calls, creation included.")
 @click.option("--facts", type=_FACTS, default="all", show_default=True, help="How much to record.")
 @script_options
+@stop_when_option
+@ranks_option
 @click.pass_context
 def open_(
     ctx: click.Context,
@@ -74,16 +86,18 @@ def open_(
     facts: Any,
     python: str | None,
     adapters: tuple[Path, ...],
+    stop_when: tuple[Condition, ...],
+    ranks: int | None,
 ) -> None:
     """Open TARGET in the app: a scenario (name or .toml), a script or recordings (.pertdbg).
 
     Several recordings, or a folder of them, are the ranks of one run.
     """
-    from pertdbg.launch import live_script, live_session, run_app
+    from pertdbg.launch import live_ranks, live_script, live_session, run_app
 
     given = given_script(ctx)
     if given is None:
-        _only_for_scripts(python, adapters)
+        _only_for_scripts(python, adapters, ranks)
     script = None if given is None else _script(given, python, steps)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise PertdbgError(
@@ -91,14 +105,20 @@ def open_(
             "without one use `pertdbg record` and `pertdbg show`"
         )
     if script is not None:
-        session = live_script(script, adapters=adapters, facts=facts, command=_command())
+        start = live_script if ranks is None else functools.partial(live_ranks, ranks=ranks)
+        session = start(
+            script, adapters=adapters, facts=facts, command=_command(), stop_when=stop_when
+        )
         raise SystemExit(run_app(session))
     recorded = _recorded(target, more, follow=follow)
     if recorded is not None:
+        recorded.stop_when(stop_when)
         if steps is not None:
             raise PertdbgError("--steps is for a scenario; a recording has the calls that it has")
         raise SystemExit(run_app(recorded))
-    session = live_session(_target(target), steps=steps, facts=facts, command=_command())
+    session = live_session(
+        _target(target), steps=steps, facts=facts, command=_command(), stop_when=stop_when
+    )
     raise SystemExit(run_app(session))
 
 
@@ -129,6 +149,15 @@ def _which_tensors(ctx: click.Context, option: click.Parameter, value: str) -> s
     raise click.BadParameter(f"{value!r} is none of none, last, every:N, all", ctx, option)
 
 
+def _tensor_budget(ctx: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    from pertdbg.recording import budget
+
+    try:
+        return None if value is None else budget.parse(value)
+    except PertdbgError as error:
+        raise click.BadParameter(str(error), ctx, option) from error
+
+
 @cli.command(cls=TakesScript)
 @click.argument("target", default="sift")
 @click.option("-o", "--output", type=_FILE, help="Where to write; NAME.pertdbg if not given.")
@@ -150,7 +179,17 @@ def _which_tensors(ctx: click.Context, option: click.Parameter, value: str) -> s
     callback=_which_tensors,
     help="Of which calls to store the tensors themselves.",
 )
+@click.option(
+    "--tensor-budget",
+    metavar="SIZE",
+    callback=_tensor_budget,
+    help="Room that stored tensors may take, such as 500MB or 1.5GiB; 2GB if not given. Of the "
+    "calls between, some go then; the first, the last and those around faults stay.",
+)
+@click.option("--lines", is_flag=True, help="Record each call from inside, line by line.")
 @script_options
+@stop_when_option
+@reach_options
 @click.pass_context
 def record(
     ctx: click.Context,
@@ -160,32 +199,71 @@ def record(
     facts: Any,
     durable: Any,
     tensors: str,
+    tensor_budget: int | None,
+    lines: bool,
     python: str | None,
     adapters: tuple[Path, ...],
+    stop_when: tuple[Condition, ...],
+    control: str | None,
+    wait: bool,
+    ranks: int | None,
 ) -> None:
     """Run a scenario or a script without a screen and record it.
 
     The exit status is the target's own. A scenario: the recording's path is the last line on
     stdout. A script: `record [OPTIONS] SCRIPT ARGS` or `record [OPTIONS] -m MODULE ARGS`; this
-    process becomes `python SCRIPT ARGS`, and the path is the last line on stderr.
+    process becomes `python SCRIPT ARGS`, and the path is the last line on stderr. Many ranks,
+    by --ranks or under torchrun: a recording each, in a folder.
     """
-    from pertdbg.launch import record_scenario, record_script
+    from pertdbg.launch import Reach, record_scenario, record_script
+    from pertdbg.recording.budget import DEFAULT
 
+    if tensor_budget is not None and tensors == "none":
+        raise PertdbgError("--tensor-budget goes with --tensors last, every:N or all")
+    if wait and control is None:
+        raise PertdbgError("--wait is for --control NAME: without it no app can come")
     shared = {
         "facts": facts,
         "durable": durable,
         "tensors": tensors,
+        "tensor_budget": tensor_budget or DEFAULT,
+        "lines": lines,
         "command": _command(),
+        "stop_when": stop_when,
+        "reach": Reach(control, wait, ranks),
     }
     given = given_script(ctx)
     if given is not None:
         script = _script(given, python, steps)
         record_script(script, output, adapters=adapters, **shared)
-    _only_for_scripts(python, adapters)
+    _only_for_scripts(python, adapters, ranks)
     path = _target(target)
     if path.suffix == ".pertdbg":
         raise PertdbgError(f"{path}: is a recording already; record takes a scenario or a script")
     raise SystemExit(record_scenario(path, output, steps=steps, **shared))
+
+
+@cli.command()
+@click.argument("name", required=False)
+@click.option("--list", "listed", is_flag=True, help="Say what there is to attach to.")
+def attach(name: str | None, listed: bool) -> None:
+    """Open the app on a running target, which `record --control NAME` has started.
+
+    Leaving the app (q) leaves the target running. Without NAME: the only one there is; where
+    there are more, they are listed.
+    """
+    from pertdbg.controlpoint import points, state_of
+    from pertdbg.launch import attached, run_app
+
+    there = points() if name is None else []
+    if listed or len(there) > 1:
+        for point in there:
+            click.echo(f"{point.name}  {point.holder.target}  {state_of(point)}")
+    if listed:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) and (name or len(there) == 1):
+        raise PertdbgError("the app needs a terminal on stdin and stdout")
+    raise SystemExit(run_app(attached(name)))
 
 
 @cli.command()
@@ -210,9 +288,11 @@ def _script(given: Sequence[str], python: str | None, steps: int | None) -> Scri
     return Script.of(given, python)
 
 
-def _only_for_scripts(python: str | None, adapters: Sequence[Path]) -> None:
-    if python is not None or adapters:
-        option = "--adapter" if python is None else "--python"
+def _only_for_scripts(
+    python: str | None, adapters: Sequence[Path], ranks: int | None = None
+) -> None:
+    options = {"--python": python, "--adapter": adapters, "--ranks": ranks}
+    for option in (option for option, value in options.items() if value):
         raise PertdbgError(f"{option} is for a script, SCRIPT.py or -m MODULE")
 
 
@@ -250,6 +330,7 @@ for _other in (
     *recordings.ALL,
     scenarios.scenarios,
     ablate(_scenario),
+    check(_target, lambda: _command()),
     adapters_command.adapters,
 ):
     cli.add_command(_other)

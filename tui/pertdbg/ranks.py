@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pertdbg.errors import PertdbgError
@@ -20,7 +21,25 @@ _LOOK = 0.5
 """Seconds between two looks at a folder for recordings that came."""
 
 _NAMED = 8
-"""Most ranks that are named one by one."""
+"""Most ranks, or files, that are named one by one."""
+
+MOST_RANKS = 1 << 16
+"""A number in a file may be anything; no run has more ranks than this."""
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What a rank does, or how it ended."""
+
+    rank: int
+    state: State
+    calls: int
+    said: str
+    """What it loads, or how it ended."""
+    waits_for: tuple[int, ...] = ()
+    """Ranks that are stopped, or gone, while this one runs and makes no call."""
+    left: float | None = None
+    """Seconds, at least, before its collective gives up; None where that is not known."""
 
 
 class RankSession(Session):
@@ -59,22 +78,42 @@ class RankSession(Session):
     @property
     def label(self) -> str:
         """Name of the rank that is looked at; empty where there is but one recording."""
-        if self.recording is None or len(self.members) + len(self.problems) < 2:
+        if self.recording is None:
             return ""
         meta = self.recording.meta
-        return f"rank {meta.rank} of {max(meta.world_size, len(self.members))}"
+        size = max(meta.world_size, len(self.members))
+        return f"rank {meta.rank} of {size}" if size > 1 else ""
 
-    def switch(self, by: int = 1) -> None:
-        """Look at the next rank (or one further on), the first after the last."""
+    @property
+    def at(self) -> int:
+        """Which of the members is looked at."""
+        return self._at
+
+    @property
+    def lacking(self) -> list[int]:
+        """The ranks of the run, as far as its size is known, that have no sound recording here."""
+        return _lacking(self.members)
+
+    @property
+    def state_here(self) -> RankState:
+        """What the rank that is looked at does."""
+        return self.states()[self._at] if self.members else rank_state(0, self)
+
+    def states(self) -> list[RankState]:
+        """Say what each rank does, or how it ended."""
+        return [rank_state(_rank(member), member) for member in self.members]
+
+    def switch(self, to: int | None = None) -> None:
+        """Look at a member, or at the next rank: the first after the last."""
         if self.members:
-            self._at = (self._at + by) % len(self.members)
+            self._at = (self._at + 1 if to is None else to) % len(self.members)
             self._mirror()
 
     def take(self, members: Sequence[Session], problems: Iterable[str]) -> None:
         """Take other recordings in, and stay with the rank that is looked at where it is there."""
         here = self.members[self._at] if self.members else None
         self.members = sorted(members, key=_rank)
-        self.problems = [*problems, *_missing(self.members)]
+        self.problems = [*problems, *_of_many_runs(self.members), *_missing(self.members)]
         self._at = self.members.index(here) if here in self.members else 0
         self._mirror()
 
@@ -111,7 +150,8 @@ class RankSession(Session):
 
     def _look(self, folder: Path) -> None:
         """Follow the newest run in the folder, with all its ranks."""
-        paths = newest_run(self._seen.metas(recordings_in(folder)))
+        metas = self._seen.metas(recordings_in(folder))
+        paths = newest_run(metas)
         known = {m.recording.path: m for m in self.members if m.recording is not None}
         if not paths or set(paths) <= set(known):
             return
@@ -120,7 +160,7 @@ class RankSession(Session):
         for path, member in known.items():
             if path not in paths and member.recording is not None:
                 member.recording.close()
-        self.take([*kept, *members], problems)
+        self.take([*kept, *members], [*problems, *_left_out(metas, paths)])
 
     def _mirror(self) -> None:
         """Show what the chosen rank does."""
@@ -140,6 +180,16 @@ class RankSession(Session):
             self._events.put_nowait(Running() if running else Loading(self.loading))
 
 
+def rank_state(rank: int, member: Session) -> RankState:
+    """Say what a rank does, by its session alone."""
+    recording, said = member.recording, member.loading
+    if member.ended is not None:
+        said = member.ended.text
+    elif member.state is State.REPLAY and recording is not None:
+        said = recording.meta.exit_text or ""
+    return RankState(rank, member.state, 0 if recording is None else recording.head, said)
+
+
 def open_ranks(paths: Sequence[Path]) -> Session:
     """Open several recordings, or a folder of them, as one session.
 
@@ -157,10 +207,22 @@ def open_ranks(paths: Sequence[Path]) -> Session:
         raise PertdbgError(problems[0])
     if any(path.is_dir() for path in paths):
         members, others = _of_newest_run(members)
-        problems += [f"{other} belongs to another run: left out" for other in others]
+        problems += others
     session = RankSession(paths[0].name or str(paths[0]))
     session.take(members, problems)
     return session
+
+
+def run_in(folder: Path) -> tuple[dict[int, Path], list[str]]:
+    """Give the recordings of the newest run in a folder by their ranks, and what is wrong."""
+    members, problems = _opened(recordings_in(folder), Session.open)
+    members, others = _of_newest_run(members)
+    found = {}
+    for member in members:
+        if member.recording is not None:
+            found[member.recording.meta.rank] = member.recording.path
+            member.recording.close()
+    return found, [*problems, *others, *_missing(members)]
 
 
 def follow(path: Path) -> Session:
@@ -196,24 +258,64 @@ def _same_run(one: Meta, other: Meta) -> bool:
     return size > 1 and size == other.world_size and one.target == other.target and together
 
 
-def _of_newest_run(members: list[Session]) -> tuple[list[Session], list[Path]]:
+def _of_newest_run(members: list[Session]) -> tuple[list[Session], list[str]]:
     by_path = {m.recording.path: m for m in members if m.recording is not None}
-    chosen = newest_run({p: m.recording.meta for p, m in by_path.items() if m.recording})
+    metas = {path: m.recording.meta for path, m in by_path.items() if m.recording is not None}
+    chosen = newest_run(metas)
     for path, member in by_path.items():
         if path not in chosen and member.recording is not None:
             member.recording.close()
-    return [by_path[path] for path in chosen], [path for path in by_path if path not in chosen]
+    return [by_path[path] for path in chosen], _left_out(metas, chosen)
+
+
+def _left_out(metas: dict[Path, Meta], chosen: list[Path]) -> list[str]:
+    """Say which recordings of a folder are not shown, in a line for each reason."""
+    others = [path for path in metas if path not in chosen]
+    run = metas[chosen[0]] if chosen else None
+    older = [path for path in others if run is not None and _same_run(run, metas[path])]
+    rest = [path for path in others if path not in older]
+    found = []
+    if rest:
+        found.append(f"of other runs, so left out: {_names(path.name for path in rest)}")
+    if older:
+        found.append(f"older ones of the same ranks, left out: {_names(p.name for p in older)}")
+    return found
+
+
+def _of_many_runs(members: Sequence[Session]) -> list[str]:
+    """Say where recordings that a person named are not of one run."""
+    metas = [member.recording.meta for member in members if member.recording is not None]
+    runs: list[Meta] = []
+    for meta in metas:
+        if not any(_same_run(run, meta) for run in runs):
+            runs.append(meta)
+    if len(runs) < 2:
+        return []
+    return [
+        f"these recordings are of {len(runs)} different runs: their ranks do not belong together"
+    ]
+
+
+def _names(names: Iterable[str]) -> str:
+    """Name some, and count the others."""
+    listed = list(names)
+    more = f" and {len(listed) - _NAMED:,} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + more
 
 
 def _opened(
     paths: Iterable[Path], opened: Callable[[Path], Session]
 ) -> tuple[list[Session], list[str]]:
-    members, problems = [], []
+    members: list[Session] = []
+    problems: list[str] = []
     for path in paths:
         try:
             members.append(opened(path))
         except PertdbgError as error:
             problems.append(str(error))
+    more = len(problems) - _NAMED
+    if more > 0:
+        problems[_NAMED:] = [f"and {more:,} more recordings cannot be read"]
     return members, problems
 
 
@@ -221,17 +323,19 @@ def _rank(member: Session) -> int:
     return 0 if member.recording is None else member.recording.meta.rank
 
 
-def _missing(members: list[Session]) -> list[str]:
+def _lacking(members: Sequence[Session]) -> list[int]:
     metas = [member.recording.meta for member in members if member.recording is not None]
-    # A number in a file may be anything; no run has more ranks than this.
-    size = min(max((meta.world_size for meta in metas), default=0), 1 << 20)
-    lacking = size - len({meta.rank for meta in metas} & set(range(size)))
-    if lacking <= 0:
-        return []
+    size = min(max((meta.world_size for meta in metas), default=0), MOST_RANKS)
     there = {meta.rank for meta in metas}
-    some = [str(rank) for rank in range(size) if rank not in there][:_NAMED]
-    more = f" and {lacking - len(some)} more" if lacking > len(some) else ""
-    return [f"of {size} ranks there is no sound recording of rank {', '.join(some)}{more}"]
+    return [rank for rank in range(size) if rank not in there]
+
+
+def _missing(members: Sequence[Session]) -> list[str]:
+    lacking = _lacking(members)
+    if not lacking:
+        return []
+    size = len(lacking) + len({_rank(member) for member in members})
+    return [f"of {size:,} ranks there is no sound recording of rank {_names(map(str, lacking))}"]
 
 
 class _Seen:

@@ -13,10 +13,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 import types
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from pertdbg.between import Between
 
 FORMAT = 1
 """Version of the JSON form of a record."""
@@ -266,6 +269,8 @@ class CallRecord:
     caller: Caller | None = None
     time: float = 0.0
     """Seconds from the start of the recording to the end of the call (monotonic clock)."""
+    between: Between | None = None
+    """What ran since the layer's call before; None where that was not followed."""
 
     def reason(self, field: str) -> str | None:
         """Say why a field (a dotted path such as ``delta.moved_max``) is not known.
@@ -279,6 +284,11 @@ class CallRecord:
 
 
 _ADDRESSES = {"data_ptr", "address"}
+
+
+def plain(part: Any) -> Any:
+    """Turn a part of a record, or a value in it, into plain JSON values."""
+    return _plain(part)
 
 
 def to_json(record: CallRecord) -> dict[str, Any]:
@@ -351,3 +361,16 @@ def _typed(hint: Any, value: Any, name: str = "") -> Any:
     if dataclasses.is_dataclass(hint):
         return _build(typing.cast("type[Any]", hint), value)
     return float(value) if hint is float else value
+
+
+class _Callable(types.ModuleType):
+    """The module under whose name a person also calls `pertdbg.record(...)`."""
+
+    def __call__(self, path: Any, **options: Any) -> Any:
+        """Record a block; see `pertdbg.agent.api.record`."""
+        from pertdbg.agent.api import record  # no reader of records needs it
+
+        return record(path, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from pertdbg.conditions import Condition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,6 +65,52 @@ def script_options(command: F) -> F:
     )
     python = click.option("--python", metavar="PATH", help="The interpreter; for a script.")
     return adapter(python(command))
+
+
+def stop_when_option(command: F) -> F:
+    """Add the option that names conditions at which to stop."""
+    return click.option(
+        "--stop-when",
+        "stop_when",
+        multiple=True,
+        metavar="EXPR",
+        callback=_conditions,
+        help="Stop where this holds: gradient.norm > 1e3, nan-gradient, 'changed(delta.beyond); "
+        "after 3 hits; skip 2; layer NAME; rank 0'. A recorded run marks the calls. "
+        "May be repeated.",
+    )(command)
+
+
+def _conditions(
+    ctx: click.Context, option: click.Parameter, lines: tuple[str, ...]
+) -> tuple[Condition, ...]:
+    del ctx, option  # the error names the expression
+    if not lines:
+        return ()
+    from pertdbg.conditions import Condition  # most runs have none
+
+    return tuple(map(Condition.of, lines))
+
+
+def reach_options(command: F) -> F:
+    """Add the options of a recorded run that can be attached to, or has many ranks."""
+    control = click.option(
+        "--control", metavar="NAME", help="Let `pertdbg attach NAME` open the app on it."
+    )
+    wait = click.option(
+        "--wait", is_flag=True, help="With --control: stop at the first call for the app."
+    )
+    return control(wait(ranks_option(command)))
+
+
+def ranks_option(command: F) -> F:
+    """Add the option that runs a script in many processes."""
+    return click.option(
+        "--ranks",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run a script in N processes, by torch.distributed.run; a recording each.",
+    )(command)
 
 
 def _begins_script(word: str) -> bool:

@@ -24,12 +24,15 @@ from typing import TYPE_CHECKING
 
 from pertdbg.agent.config import Config
 from pertdbg.agent.notice import NOTHING
+from pertdbg.answer import Answer
 from pertdbg.errors import PertdbgError
 from pertdbg.recording.copy import copy_recording
 from pertdbg.recording.reader import Recording
 from pertdbg.wire import BadFrame, Frame, Unpacker, pack
 
 if TYPE_CHECKING:
+    from pertdbg.ablation.variant import Target
+    from pertdbg.conditions import Condition
     from pertdbg.target import Script
 
 
@@ -66,9 +69,13 @@ class Loading:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The target waits at the end of a call."""
+    """The target waits at the end of a call, or inside one."""
 
     id: int
+    line: int | None = None
+    """Inside a call, which has no record yet: the place of the last of its events."""
+    because: tuple[str, ...] = ()
+    """The conditions that hold there, where these stopped it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,9 @@ class TargetEnded:
 
 Event = Loading | Stopped | Running | TargetEnded
 
+KEPT_AS = "kept_as"
+"""Key, among what a recording says of itself, of the target that watches are kept for."""
+
 _POLL = 0.03
 """Seconds between looks for the agent's socket and for the target's end."""
 
@@ -95,6 +105,9 @@ _GRACE = 2.0
 class Session:
     """A recording to look at: one that is there (`open`), or one that a target is writing."""
 
+    KEPT = ".pertdbg"
+    """How the name ends under which it is kept."""
+
     def __init__(self, target_name: str, title: str = "", about: str = "") -> None:
         self.target_name, self.title, self.about = target_name, title, about
         self.recording: Recording | None = None
@@ -104,6 +117,13 @@ class Session:
         self.kept: Path | None = None
         self.stdout_path: Path | None = None
         self.stderr_path: Path | None = None
+        self.left = ""
+        """What is to be said of a target that runs on, once the session is closed."""
+        self.conditions: tuple[Condition, ...] = ()
+        """Where the target is to stop."""
+        self.watches: tuple[str, ...] = ()
+        """Expressions that the scenario wants shown."""
+        self._kept_as = ""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._began = time.monotonic()
         self._took: float | None = None
@@ -127,13 +147,31 @@ class Session:
         return time.monotonic() - self._began if self._took is None else self._took
 
     @property
+    def kept_as(self) -> str:
+        """What watches and conditions are kept for, by `pertdbg.conditions.Kept`; may be empty."""
+        if self._kept_as or self.recording is None:
+            return self._kept_as
+        found = self.recording.meta.extra.get(KEPT_AS)
+        return found if isinstance(found, str) else ""
+
+    @property
     def live(self) -> bool:
         """Whether a target is there to be commanded."""
         return self.state in (State.LOADING, State.STOPPED, State.RUNNING)
 
     @property
+    def target(self) -> Target | None:
+        """What can be run again, changed; None where there is only a recording of it."""
+        return None
+
+    @property
     def temporary(self) -> bool:
         """Whether the recording goes when the session closes, unless it is kept."""
+        return False
+
+    @property
+    def ends(self) -> bool:
+        """Whether a target is there that ends with the session, unless it is left."""
         return False
 
     async def start(self) -> None:
@@ -152,11 +190,40 @@ class Session:
     def go(self, until: int | None = None) -> None:
         """Let the target run to the end of the call with this id, or to its own end."""
 
+    def line(self, *, into: bool = False) -> None:
+        """Let the target run to the end of the next line of an update and stop there.
+
+        Args:
+            into: Stop also inside a function that the line calls.
+        """
+
     def pause(self) -> None:
         """Stop the target at the next end of a call."""
 
     def look(self, what: frozenset[str]) -> None:
         """Say which pictures (`histogram`, `map`) are looked at, so that stops fill them."""
+
+    def stop_when(self, conditions: Sequence[Condition]) -> None:
+        """Stop the target where one of these conditions holds, and at none of those before.
+
+        In a recording they stop nothing; `pertdbg.conditions.search` finds where they hold.
+        """
+        self.conditions = tuple(conditions)
+
+    async def ask(self, text: str, confirmed: bool = False) -> Answer:
+        """Evaluate an expression in the paused frame of the target, and give a summary.
+
+        Args:
+            text: The question; any Python.
+            confirmed: Run it even if something in it may change what the target has.
+        """
+        del confirmed  # nothing runs here
+        return Answer(text, error="there is no target that could be asked: this is a recording")
+
+    async def complete(self, text: str) -> list[str]:
+        """Give what may stand at the end of a question; empty where the target is not stopped."""
+        del text
+        return []
 
     def interrupt(self) -> None:
         """Send SIGINT to the target and its children, as Ctrl-C in its terminal would."""
@@ -172,6 +239,18 @@ class Session:
         copy_recording(self.recording.path, path)
         self.kept = path
 
+    async def leave(self) -> None:
+        """Let go of the recording, and of the target, which runs on.
+
+        Raises:
+            PertdbgError: The target can't be left so that one could come back to it.
+        """
+        await self.close()
+
+    async def end(self) -> None:
+        """Let go of the recording, and end a target that is ours."""
+        await self.close()
+
     async def close(self) -> None:
         """End the target, if any, and let go of the recording."""
         if self.recording is not None:
@@ -179,7 +258,132 @@ class Session:
             self.recording = None
 
 
-class LiveSession(Session):
+class SteeredSession(Session):
+    """A session whose target has the agent inside: it is commanded over the control socket."""
+
+    def __init__(self, target_name: str, title: str, about: str) -> None:
+        """Prepare a session; `_reach` says where the target is."""
+        super().__init__(target_name, title, about)
+        self._writer: asyncio.StreamWriter | None = None
+        self._stops_given = False
+        self._asked = 0
+        self._waiting: dict[int, asyncio.Future[Frame]] = {}
+
+    def _reach(self, recording: Path, control: Path, key: str) -> None:
+        """Take note of where the target records, and where and how it is commanded."""
+        self._recording_path, self._control, self._key = recording, control, key
+
+    def next(self) -> None:
+        """Let the target run to the end of its next call and stop there."""
+        self._send({"do": "next"})
+
+    def go(self, until: int | None = None) -> None:
+        """Let the target run to the end of the call with this id, or to its own end."""
+        self._send({"do": "go", "until": until})
+
+    def line(self, *, into: bool = False) -> None:
+        """Let the target run to the end of the next line of an update and stop there."""
+        self._send({"do": "line", "into": into})
+
+    def pause(self) -> None:
+        """Stop the target at the next end of a call."""
+        self._send({"do": "pause"})
+
+    def look(self, what: frozenset[str]) -> None:
+        """Say which pictures (`histogram`, `map`) are looked at, so that stops fill them."""
+        self._send({"do": "look", "what": sorted(what)})
+
+    def stop_when(self, conditions: Sequence[Condition]) -> None:
+        """Stop the target where one of these conditions holds, and at none of those before."""
+        super().stop_when(conditions)
+        self._stops_given = True
+        self._send(self._stops())
+
+    async def ask(self, text: str, confirmed: bool = False) -> Answer:
+        """Evaluate an expression in the paused frame of the target, and give a summary."""
+        command = {"do": "ask", "text": text, "confirmed": confirmed}
+        return Answer.of(text, await self._question(command))
+
+    async def complete(self, text: str) -> list[str]:
+        """Give what may stand at the end of a question; empty where the target is not stopped."""
+        names = (await self._question({"do": "complete", "text": text})).get("names")
+        return list(map(str, names)) if isinstance(names, list) else []
+
+    async def _question(self, command: Frame) -> Frame:
+        if self.state is not State.STOPPED or self._writer is None:
+            return {"why": "the target is not stopped; stop it to ask"}
+        self._asked += 1
+        number = self._asked
+        self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send({**command, "number": number})
+            return await self._waiting[number]
+        finally:
+            self._waiting.pop(number, None)
+
+    def _answered(self, frame: Frame) -> None:
+        waiting = self._waiting.get(frame.get("number", 0))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(frame)
+
+    def _stops(self) -> Frame:
+        return {"do": "break", "conditions": [one.as_json() for one in self.conditions]}
+
+    def _send(self, command: Frame) -> None:
+        if self._writer is not None and self.live:
+            self._writer.write(pack(command))
+
+    async def _connect(self) -> None:
+        """Connect to the agent as soon as it listens, and turn its notices into events."""
+        from pertdbg.agent.control import SOCKET
+
+        path = self._control / SOCKET
+        while True:
+            with contextlib.suppress(OSError):
+                reader, self._writer = await asyncio.open_unix_connection(str(path))
+                break
+            await asyncio.sleep(_POLL)
+        self._writer.write(b"".join(map(pack, self._greeting())))
+        unpacker = Unpacker()
+        with contextlib.suppress(OSError, BadFrame):
+            while data := await reader.read(65536):
+                for frame in unpacker.feed(data):
+                    self._notice(frame)
+        for number in list(self._waiting):
+            self._answered({"number": number, "why": "the target has gone"})
+
+    def _greeting(self) -> list[Frame]:
+        """Give what the agent is told first."""
+        return [{"key": self._key}, *([self._stops()] if self._stops_given else [])]
+
+    def _notice(self, frame: Frame) -> None:
+        self._open()
+        now = frame.get("now")
+        if now == "loading":
+            self.loading = str(frame.get("text", ""))
+            self._events.put_nowait(Loading(self.loading))
+        elif now == "stopped":
+            self.state = State.STOPPED
+            because = tuple(map(str, frame.get("because", ())))
+            line = frame.get("line")
+            at = line if isinstance(line, int) else None
+            self._events.put_nowait(Stopped(int(frame.get("id", 0)), at, because))
+        elif now in ("answer", "completion"):
+            self._answered(frame)
+        elif now == "running":
+            self.state = State.RUNNING
+            self._events.put_nowait(Running())
+
+    def _open(self) -> None:
+        """Open the recording when there is one, and see what is new in it."""
+        if self.recording is None and self._recording_path.exists():
+            with contextlib.suppress(PertdbgError):  # being made this very moment
+                self.recording = Recording.open(self._recording_path)
+        if self.recording is not None:
+            self.recording.refresh()
+
+
+class LiveSession(SteeredSession):
     """A session whose target is a child process of its own group, with the agent inside."""
 
     def __init__(
@@ -213,15 +417,33 @@ class LiveSession(Session):
             stdout=str(self._stdout),
             stderr=str(self._stderr),
         )
+        self._reach(Path(self._config.recording), self._folder, self._config.key)
+        self.conditions = _conditions(config)
+        self._kept_as = str(config.meta.get(KEPT_AS, ""))
         self._process: subprocess.Popen[bytes] | None = None
-        self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._kept_head = 0
+
+    @property
+    def target(self) -> Target | None:
+        """What can be run again, changed: a scenario, or a script in our own interpreter."""
+        from pertdbg.ablation.variant import Target
+
+        if self._script is None:
+            return Target(scenario=self._config.scenario)
+        if self._script.python != sys.executable or self._script.is_piped:
+            return None
+        return Target(given=self._script.given, adapters=tuple(self._config.adapters))
 
     @property
     def temporary(self) -> bool:
         """Whether there are records that no kept copy holds."""
         return self.recording is not None and self.recording.head > self._kept_head
+
+    @property
+    def ends(self) -> bool:
+        """Whether the target runs: it ends with the session, unless it is left."""
+        return self.live
 
     async def start(self) -> None:
         """Start the target's process and begin to listen to it."""
@@ -254,22 +476,6 @@ class LiveSession(Session):
                 start_new_session=True,
             )
 
-    def next(self) -> None:
-        """Let the target run to the end of its next call and stop there."""
-        self._send({"do": "next"})
-
-    def go(self, until: int | None = None) -> None:
-        """Let the target run to the end of the call with this id, or to its own end."""
-        self._send({"do": "go", "until": until})
-
-    def pause(self) -> None:
-        """Stop the target at the next end of a call."""
-        self._send({"do": "pause"})
-
-    def look(self, what: frozenset[str]) -> None:
-        """Say which pictures (`histogram`, `map`) are looked at, so that stops fill them."""
-        self._send({"do": "look", "what": sorted(what)})
-
     def interrupt(self) -> None:
         """Send SIGINT to the target and its children, as Ctrl-C in its terminal would."""
         self._signal(signal.SIGINT)
@@ -286,6 +492,25 @@ class LiveSession(Session):
     async def close(self) -> None:
         """End the target and its children and remove what is temporary."""
         await self._end_target()
+        await self._let_go()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def leave(self) -> None:
+        """Let the target run on, with a control point to come back to.
+
+        Raises:
+            PertdbgError: There is no place for a control point.
+        """
+        from pertdbg.controlpoint import leave_at
+
+        if not self.live or self._process is None:
+            await self.close()
+            return
+        self.left = leave_at(self._config, self.target_name, self._process.pid)
+        self._send({"do": "leave"})
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -295,15 +520,6 @@ class LiveSession(Session):
         if self.kept is not None and self.temporary:
             copy_recording(self._recording_path, self.kept, replace=True)
         await super().close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    @property
-    def _recording_path(self) -> Path:
-        return Path(self._config.recording)
-
-    def _send(self, command: Frame) -> None:
-        if self._writer is not None and self.live:
-            self._writer.write(pack(command))
 
     def _signal(self, number: int) -> None:
         if self._process is not None:
@@ -320,44 +536,6 @@ class LiveSession(Session):
             await asyncio.sleep(_POLL)
         self._signal(signal.SIGKILL)
         self._process.wait()
-
-    async def _connect(self) -> None:
-        """Connect to the agent as soon as it listens, and turn its notices into events."""
-        from pertdbg.agent.control import SOCKET
-
-        path = self._folder / SOCKET
-        while True:
-            with contextlib.suppress(OSError):
-                reader, self._writer = await asyncio.open_unix_connection(str(path))
-                break
-            await asyncio.sleep(_POLL)
-        self._writer.write(pack({"key": self._config.key}))
-        unpacker = Unpacker()
-        with contextlib.suppress(OSError, BadFrame):
-            while data := await reader.read(65536):
-                for frame in unpacker.feed(data):
-                    self._notice(frame)
-
-    def _notice(self, frame: Frame) -> None:
-        self._open()
-        now = frame.get("now")
-        if now == "loading":
-            self.loading = str(frame.get("text", ""))
-            self._events.put_nowait(Loading(self.loading))
-        elif now == "stopped":
-            self.state = State.STOPPED
-            self._events.put_nowait(Stopped(int(frame.get("id", 0))))
-        elif now == "running":
-            self.state = State.RUNNING
-            self._events.put_nowait(Running())
-
-    def _open(self) -> None:
-        """Open the recording when there is one, and see what is new in it."""
-        if self.recording is None and self._recording_path.exists():
-            with contextlib.suppress(PertdbgError):  # being made this very moment
-                self.recording = Recording.open(self._recording_path)
-        if self.recording is not None:
-            self.recording.refresh()
 
     async def _reap(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for the target's end, however it comes."""
@@ -391,6 +569,14 @@ class LiveSession(Session):
             text = head if found else text
         lines = text.strip().splitlines()
         return lines[-1].strip() if lines else ""
+
+
+def _conditions(config: Config) -> tuple[Condition, ...]:
+    if not config.stop_when:
+        return ()
+    from pertdbg.conditions import Condition  # most runs have none
+
+    return tuple(map(Condition.from_json, config.stop_when))
 
 
 def _signal_name(number: int) -> str:

@@ -65,6 +65,13 @@ class Script:
         return self._module or Path(self.given[0]).name
 
     @property
+    def kept_as(self) -> str:
+        """What watches are kept for."""
+        if self._module is not None:
+            return f"-m {self._module}"
+        return self.given[0] if self.given[0] == "-" else str(Path(self.given[0]).resolve())
+
+    @property
     def stem(self) -> str:
         """What a recording of it is called."""
         if self._module is not None:

@@ -38,6 +38,7 @@ class Runs:
         self._file = ""
         self._number = 0
         self._known: dict[str, Observed] = {}
+        self._folders: dict[str, Path] = {}
         self._temporary = tempfile.TemporaryDirectory(prefix="pertdbg-ablate-")
         self._folder = Path(self._temporary.name)
         reading, writing = os.pipe()
@@ -113,6 +114,10 @@ class Runs:
         self._known[key] = before
         return after
 
+    def recording(self, variant: Variant) -> Path:
+        """Say where the recording of a run is, until `close`."""
+        return self._folders[json.dumps(variant.as_json(), sort_keys=True)] / "run.pertdbg"
+
     def close(self) -> None:
         """End the nursery with its children and remove the results."""
         if self._process.stdin is not None:
@@ -146,6 +151,7 @@ class Runs:
             reply = self._reply()
             key = running.pop(reply["number"])
             folder = self._folder / str(reply["number"])
+            self._folders[key] = folder
             self._known[key] = observe(folder, reply["status"], late=reply["late"])
             ended()
 

@@ -23,6 +23,7 @@ from pertdbg.record import CallRecord
 from pertdbg.recording.parts import HeatMap
 from pertdbg.scenario.build import layer_class
 from pertdbg.scenario.change import changed
+from pertdbg.scenario.edits import lines, removed
 from pertdbg.scenario.load import load
 from pertdbg.scenario.model import Scenario
 from pertdbg.scenario.run import Prepared, prepare
@@ -62,8 +63,12 @@ def perform(request: Request) -> None:
 def _perform(request: Request, folder: Path) -> dict[str, Any]:
     scenario = changed(load(Path(request.target.scenario)), request.variant.scenario)
     found = sources(scenario)
-    guards = [g for g in find_guards(found) if g.id in request.variant.without]
-    take_out(found, guards, layer_class(scenario), request.variant.lines)
+    guards = find_guards(found)
+    out = [guard for guard in guards if guard.id in request.variant.without]
+    out += [guard for guard in removed(scenario, guards) if guard not in out]
+    changes = {**lines(scenario, found), **request.variant.lines}
+    take_out(found, out, layer_class(scenario), changes)
+    scenario = scenario.model_copy(update={"guards_removed": (), "lines": ()})
     run = _ObservedRun(_config(request, folder))
     run.ready(torch.__version__)
     prepared = prepare(scenario, request.variant.steps)

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pertdbg.recording.budget import DEFAULT
+
 Facts = Literal["core", "all"]
 Durable = Literal["kill", "power"]
 
@@ -28,11 +30,19 @@ class Config:
     durable: Durable = "kill"
     tensors: str = "none"
     """Which calls' tensors to store: `none`, `last`, `every:N` or `all`."""
+    tensor_budget: int = DEFAULT
+    """Bytes that they may take."""
     control: str | None = None
     """Private folder in which to listen for the app; None to run without one."""
     key: str = ""
     parent: int = 0
-    """Process of the host that is going to connect."""
+    """Process of the host that is going to connect; 0 for none."""
+    began: str = ""
+    """What tells the host's process from a later one; empty where it is our own parent."""
+    wait: bool = False
+    """Stop at the first call for an app, however late one comes."""
+    seat: bool = False
+    """`control` is a seat of a control point, which goes when nobody listens there any more."""
     stdout: str | None = None
     """File that file descriptor 1 was opened on, where the output is to be recorded."""
     stderr: str | None = None
@@ -44,6 +54,10 @@ class Config:
     """For a script: the `PYTHONPATH` that it is to find; None for none."""
     first_path: str | None = None
     """For a script: what Python puts first on `sys.path`."""
+    lines: bool = False
+    """Record each call from inside, line by line."""
+    stop_when: list[dict[str, Any]] = field(default_factory=list)
+    """Conditions at which to stop, and which calls to mark where nobody is there to stop for."""
 
     def save(self, path: Path) -> None:
         """Write the file, readable by its owner only (it holds the key)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,8 +16,11 @@ from pertdbg.agent.seams.spec import Spec
 from pertdbg.agent.seams.tracing import Chosen, is_method_of, tracing
 
 if TYPE_CHECKING:
+    from pertdbg.agent.naming import Named
     from pertdbg.agent.run import Run
     from pertdbg.agent.seams.live import Live
+
+_COMPILED = "; what runs inside torch.compile can't be observed"
 
 _NOTHING = {
     "method": "no class was defined that has {methods} and uses {uses}",
@@ -52,6 +57,7 @@ class Finder:
         self._tracing = tracing(self._choose)
         self._live: Live | None = None
         self._not_traced: str | None = None
+        self._named: list[Named] = []
 
     def install(self) -> None:
         """Arm what is needed."""
@@ -66,6 +72,22 @@ class Finder:
         if self._live is not None:
             self._live.remove()
             self._live = None
+
+    def watch(self, named: Named) -> None:
+        """Watch what a person named, as soon as torch is there."""
+        self._named.append(named)
+        if self._live is not None:
+            self._live.watch(named)
+
+    def join(self, frame: types.FrameType) -> None:
+        """Follow a function that is running already, from here on."""
+        with contextlib.suppress(Exception):  # then its loops are not seen
+            self._tracing.join(frame)
+
+    def leave(self, frame: types.FrameType, error: BaseException | None) -> None:
+        """Follow it no further; what is under way in it ends here."""
+        with contextlib.suppress(Exception):
+            self._tracing.leave(frame, error)
 
     def report(self) -> list[dict[str, Any]]:
         """Say for each adapter what it matched, or else why nothing.
@@ -96,7 +118,8 @@ class Finder:
         if self._live is None and self._run.calls == 0 and not near:
             return "torch was not imported"
         if near:
-            return near[0]
+            compiled = spec.seam in ("method", "function") and "torch._dynamo" in sys.modules
+            return near[0] + _COMPILED * compiled
         uses = ", ".join(" or ".join(group) for group in spec.uses)
         return _NOTHING[spec.seam].format(
             methods=" and ".join(spec.methods), uses=uses, modules=" or ".join(spec.modules)
@@ -110,12 +133,18 @@ class Finder:
         live = Live(self._run, self._specs, self._findings, self._tracing.active)
         live.install()
         self._live = live
+        for named in self._named:
+            live.watch(named)
+        if self._not_traced is None:
+            self._run.flow.begin()
         for spec in self._specs:
             for module in spec.modules if spec.seam == "function" else ():
                 self._imports.when(module, functools.partial(live.replace, spec=spec))
 
     def _choose(self, frame: types.FrameType) -> Chosen | None:
         """Say whether a function that is called for the first time is to be followed."""
+        if self._live is not None and (followed := self._run.flow.choose(frame)) is not None:
+            return followed
         code, module = frame.f_code, frame.f_globals.get("__name__")
         if not isinstance(module, str) or is_foreign(module, code.co_filename):
             return None

@@ -22,6 +22,7 @@ _TOOL = 3
 """Place among the tools of `sys.monitoring`; 0, 1, 2 and 5 are meant for other kinds of tools."""
 
 Trace = Callable[[types.FrameType, Any, Any], Any]
+Raises = Callable[[BaseException | None, types.TracebackType | None], None]
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
@@ -48,10 +49,17 @@ def _status_of_exit(stop: SystemExit) -> tuple[int, str]:
 class MainModule:
     """Hears of the beginning and the end of the main module; holds no frame and no exception."""
 
-    def __init__(self) -> None:
+    def __init__(self, raised: Raises = lambda *_: None) -> None:
+        """Prepare; nothing is changed before `install`.
+
+        Args:
+            raised: Is told of the exception that leaves the module, or is about to, with its
+                traceback, and of None when the module ends well after all. It must not raise.
+        """
         self.started = False
+        self._raised = raised
+        self._told = False
         self._exit: Status | None = None
-        self._ended = False
         self._monitoring: Any = getattr(sys, "monitoring", None)
         self._code: types.CodeType | None = None
 
@@ -69,12 +77,23 @@ class MainModule:
         """Say how the module ended, when it has."""
         if self._exit is not None:
             return self._exit
-        error = getattr(sys, "last_value", None)
-        if error is not None and (self._ended or not self.started):
+        # Where a `RecursionError` has put an end to tracing, this alone tells.
+        error: BaseException | None = getattr(sys, "last_value", None)
+        if error is not None:
+            self._tell(error, error.__traceback__)
             return status_of(error)
         if not self.started:
             return 1, ""  # Python could not load it, and has said why
         return None, ""
+
+    def _tell(self, error: BaseException, trace: types.TracebackType | None) -> None:
+        """Tell of an exception that ends the module, before Python waits for its threads.
+
+        A rank whose collectives hang at its end is killed there, and would tell no more.
+        """
+        if not self._told and not isinstance(error, SystemExit):
+            self._told = True
+            self._raised(error, trace)
 
     def _is_main(self, frame: types.FrameType) -> bool:
         if frame.f_code.co_name != "<module>":
@@ -83,11 +102,13 @@ class MainModule:
         return main is not None and frame.f_globals is main.__dict__
 
     def _left_by(self, error: BaseException) -> None:
-        self._ended = True
         self._exit = status_of(error) if isinstance(error, SystemExit) else None
 
     def _returned(self) -> None:
-        self._ended, self._exit = True, (0, "")
+        self._exit = 0, ""
+        if self._told:
+            self._told = False
+            self._raised(None, None)
 
     def _called(self, inner: Trace | None, frame: types.FrameType, event: str, value: Any) -> Any:
         if not self._is_main(frame):
@@ -104,6 +125,8 @@ class MainModule:
             nonlocal inner
             if event == "exception":
                 self._left_by(value[1])
+                if not _is_handled(frame, value[1]):
+                    self._tell(value[1], value[2])
             elif event == "return" and frame.f_code.co_code[frame.f_lasti] == _RETURN:
                 self._returned()
             if inner is not None:
@@ -134,3 +157,12 @@ class MainModule:
     def _unwound(self, code: types.CodeType, _: int, error: BaseException) -> None:
         if code is self._code:
             self._left_by(error)
+            self._tell(error, error.__traceback__)
+
+
+def _is_handled(frame: types.FrameType, error: BaseException) -> bool:
+    """Say whether a frame may go on after an exception; where that can't be told, it may."""
+    table: Any = getattr(dis, "_parse_exception_table", None)  # Python 3.11 and later
+    if table is None or isinstance(error, StopIteration):  # the end of a `for`
+        return True
+    return any(entry.start <= frame.f_lasti < entry.end for entry in table(frame.f_code))

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pertdbg.agent import aside
 from pertdbg.agent.backwards import BackwardCounter
 from pertdbg.agent.config import Config
 from pertdbg.agent.control import Control
+from pertdbg.agent.group import Group
 from pertdbg.agent.notice import say
 from pertdbg.agent.output import outputs
+from pertdbg.agent.paused import Paused
+from pertdbg.agent.postmortem import describe
+from pertdbg.agent.stops import Stops
+from pertdbg.errors import PertdbgError
 from pertdbg.record import CallRecord
 from pertdbg.recording import HeatMap, LayerSource
+from pertdbg.recording.adapters import ADAPTERS
+from pertdbg.recording.adapters import to_text as matches_text
+from pertdbg.recording.between import CLOSING, closing_text
+from pertdbg.recording.events import Inside
+from pertdbg.recording.raised import RAISED, to_text
 from pertdbg.recording.writer import Recorder, RecordingFailed
+from pertdbg.seat import give_up
 
 if TYPE_CHECKING:
     from pertdbg.agent.adapter import Adapter
+    from pertdbg.agent.between.flow import Flow
+    from pertdbg.agent.lines.call import LossGraph
+    from pertdbg.agent.lines.lines import Lines
     from pertdbg.agent.tensorcopy import TensorCopy
     from pertdbg.agent.watch import Watch
 
@@ -52,29 +70,56 @@ class Run:
             PertdbgError: The recording can't be made.
         """
         self._facts = config.facts
+        self.lines = config.lines
+        """Each call is gone through line by line."""
+        self.loss: LossGraph | None = None
+        """The graph that the last backward pass went through."""
         self._progress = progress
         self._watches: list[Watch] = []
         recorder = Recorder(
-            Path(config.recording), config.meta, durable=config.durable, tensors=config.tensors
+            Path(config.recording),
+            config.meta,
+            durable=config.durable,
+            tensors=config.tensors,
+            budget=config.tensor_budget,
         )
         self._recorder: Recorder | None = recorder
         self._started_ns = recorder.started_ns
-        self._control = (
-            Control(Path(config.control), config.key, config.parent) if config.control else None
-        )
+        self._control = _control(config)
+        self._stops = Stops(config.stop_when)
+        if self._control is not None:
+            self._control.stop_when = self._stops.replace
+            self._control.lost = functools.partial(self._stops.replace, config.stop_when)
+        self._asking = 0
+        """The thread that answers a question: what it calls is no part of the run."""
+        self._seat = Path(config.control) if config.control and config.seat else None
         self._outputs = outputs(stdout=config.stdout, stderr=config.stderr)
         self.lock = threading.RLock()
         """Held while a call is recorded and stopped at, so that threads come one by one."""
         self.calls = 0
         """Records written; the id of the newest."""
-        self.rank = 0
-        self.backwards = BackwardCounter()
-        os.register_at_fork(after_in_child=self.forget)
+        self.rank = int(config.meta.get("rank", 0))
+        self._group = Group() if config.meta.get("world_size", 1) > 1 else None
+        self.backwards = BackwardCounter(self._went_back)
+        self.flow: Flow
+        """What is followed between the calls, once torch is there."""
+        os.register_at_fork(after_in_child=functools.partial(_forget, weakref.ref(self)))
 
     @property
     def recording(self) -> bool:
-        """Whether records are still written."""
-        return self._recorder is not None
+        """Whether records are still written, of what runs on this thread."""
+        asking = self._asking and self._asking == threading.get_ident()
+        return self._recorder is not None and not asking
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether an app is there to stop for, and to ask what there is then."""
+        return self._control is not None and self._control.connected
+
+    @property
+    def core(self) -> bool:
+        """Whether only the cheapest facts are wanted."""
+        return self._facts == "core"
 
     def seconds(self) -> float:
         """Time since the run began."""
@@ -82,10 +127,13 @@ class Run:
 
     def ready(self, torch_version: str) -> None:
         """Begin to observe, now that torch is there."""
+        from pertdbg.agent.between.flow import Flow
         from pertdbg.agent.probe import Probe
 
         self._state(torch=torch_version)
         self.probe = Probe(facts=self._facts)
+        aside.arm()
+        self.flow = Flow()
         self.backwards.install()
 
     def watch(self, cls: type, adapter: Adapter) -> None:
@@ -102,6 +150,8 @@ class Run:
             watch.remove()
         self._watches.clear()
         self.backwards.remove()
+        if hasattr(self, "flow"):
+            self.flow.remove()
 
     def loading(self, text: str) -> None:
         """Say what the target is doing before its first call."""
@@ -138,8 +188,18 @@ class Run:
         record: CallRecord,
         picture: HeatMap | None,
         tensors: Mapping[str, TensorCopy] = MappingProxyType({}),
+        paused: Paused | None = None,
+        inside: tuple[Inside, dict[str, str]] | None = None,
     ) -> None:
-        """Write a record, what the target printed before it, and stop if asked to."""
+        """Write a record, what the target printed before it, and stop if asked to.
+
+        Args:
+            record: The record.
+            picture: The map of delta, where one was made.
+            tensors: Those to store.
+            paused: What can be asked for while the target is stopped there.
+            inside: What its lines did, and new labels for the storages in that.
+        """
         with self.lock:
             if self._recorder is None:
                 return
@@ -148,15 +208,74 @@ class Run:
                 if record.id == 1:
                     self._recorder.state(state="running", loading="")
                 self._copy_output(record.id)
-                self._recorder.write(record, picture)
+                if self._group is not None and (news := self._group.news()):
+                    self._recorder.state(**news)
+                self._recorder.write(record, picture, *(inside or ()))
                 for role, copy in tensors.items():
                     self._recorder.tensor(record.id, role, copy.dtype, copy.shape, copy.data)
             except RecordingFailed as error:
                 self.failed("writing the recording", error)
                 return
         self._say(f"call {record.id}")
-        if self._control is not None:
-            self._control.at_call(record.id)
+        if self._control is None:
+            self._held(record)
+            return
+        held, answers = functools.partial(self._held, record), None
+        if paused is not None:
+            answers = functools.partial(paused.answer, self.asking)
+        self._control.at_call(record.id, held, answers)
+
+    def wants_lines(self) -> bool:
+        """Say whether the next call is to be gone through line by line."""
+        if self.lines:
+            return self._recorder is not None
+        return self._control is not None and self._control.will_stop(self.next_id())
+
+    def at_line(self, lines: Lines) -> None:
+        """Stop inside a call if asked to: what its lines did so far is written before."""
+        control = self._control
+        events, lost = lines.so_far()
+        if control is None or not events or not control.steps(self.next_id()):
+            return
+        with self.lock:
+            if self._recorder is None:
+                return
+            number = self.next_id()
+            try:
+                self._recorder.events(number, Inside(tuple(events), lost))
+            except RecordingFailed as error:
+                self.failed("writing the recording", error)
+                return
+            paused = Paused({}, frame=lines.frame)
+            answers = functools.partial(paused.answer, self.asking)
+            lines.into = control.at_line(number, len(events) - 1, answers)
+
+    def _went_back(self, roots: Any) -> None:
+        """A backward pass is about to begin: see what it goes through, if that is wanted."""
+        with contextlib.suppress(Exception):  # a graph that can't be had is left out
+            if self._recorder is not None and self.wants_lines():
+                from pertdbg.agent.lines.call import loss_graph
+
+                self.loss = loss_graph(roots)
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Leave what this thread runs inside out of the recording."""
+        self._asking = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._asking = 0
+
+    def _held(self, record: CallRecord) -> list[str]:
+        """Give the conditions that stop the target at this call, and mark the call."""
+        held = self._stops.at(record)
+        if held and self._recorder is not None and self._stops.may_mark():
+            try:
+                self._recorder.mark(record.id, "stopped", "; ".join(held))
+            except RecordingFailed as error:
+                self.failed("writing the recording", error)
+        return held
 
     def failed(self, doing: str, error: BaseException) -> None:
         """Give up recording: the target goes on, and what is written stays readable."""
@@ -168,12 +287,26 @@ class Run:
         recorder.forget()
         if self._control is not None:
             self._control.forget()
+            self._stand_up()
+
+    def raised(self, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Write which exception ends the target, once it leaves its code; None: it does not."""
+        with contextlib.suppress(Exception):  # whatever the target's exception is, it goes on
+            text = None if error is None else to_text(describe(error, trace, self.calls))
+            with self.lock:
+                self._state(**{RAISED: text})
+
+    def matched(self, report: Sequence[Mapping[str, Any]]) -> None:
+        """Write which adapters matched, and why not the others."""
+        with self.lock:
+            self._state(**{ADAPTERS: matches_text(report)})
 
     def end(self, status: int | None, text: str) -> None:
         """Write how the target ended and close the recording; the status may not be known."""
         with self.lock:
             try:
                 self._copy_output(self.calls + 1)
+                self._close_flow()
                 self._state(state="ended", exit_status=status, exit_text=text)
                 if self._recorder is not None:
                     self._recorder.close()
@@ -182,6 +315,7 @@ class Run:
                 self.failed("closing the recording", error)
         if self._control is not None:
             self._control.done(status, text)
+            self._stand_up()
 
     def forget(self) -> None:
         """In a forked child: neither record nor listen; the parent's file is left alone."""
@@ -192,6 +326,29 @@ class Run:
         if self._control is not None:
             self._control.forget()
             self._control = None
+
+    def _close_flow(self) -> None:
+        """Write what happened after the last call of each layer, where that was followed."""
+        closing = self.flow.closing() if hasattr(self, "flow") else {}
+        if closing:
+            self._state(**{CLOSING: closing_text(closing)})
+
+    def stop_here(self, frame: FrameType) -> None:
+        """Stop at a place that the target's own code names, if an app is there."""
+        with self.lock:
+            if self._control is None or not self.recording:
+                return
+            file = Path(frame.f_code.co_filename).name
+            where = f"pertdbg.stop() at {file}:{frame.f_lineno}"
+            paused = Paused({}, frame=frame)
+            self._copy_output(self.calls + 1)
+            answers = functools.partial(paused.answer, self.asking)
+            self._control.at_call(self.calls, lambda: [where], answers)
+
+    def _stand_up(self) -> None:
+        """Nobody listens any more: take the seat away, so that no app tries to connect."""
+        if self._seat is not None:
+            give_up(self._seat)
 
     def _say(self, text: str) -> None:
         if self._progress is not None:
@@ -210,3 +367,21 @@ class Run:
             data = output.new()
             if data and self._recorder is not None:
                 self._recorder.output(output.stream, number, data)
+
+
+def _control(config: Config) -> Control | None:
+    """Listen for an app, where one is expected or may come."""
+    if config.control is None:
+        return None
+    folder = Path(config.control)
+    try:
+        return Control(folder, config.key, config.parent, began=config.began, wait=config.wait)
+    except OSError as error:
+        raise PertdbgError(f"can't listen for the app in {folder}: {error}") from error
+
+
+def _forget(run: weakref.ref[Run]) -> None:
+    """Let a run go in a forked child, if it is still there."""
+    found = run()
+    if found is not None:
+        found.forget()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pertdbg.agent import active
 from pertdbg.agent.config import Config
 from pertdbg.agent.control import LOW_DESCRIPTORS
 from pertdbg.agent.finder import Finder, watch_everything
@@ -44,12 +45,13 @@ def begin(text: str, known: frozenset[str]) -> Config:
     except PertdbgError as error:
         _give_up(str(error))
     finder = watch_everything(run, config.adapters)
-    main = MainModule()
+    active.begin(run, finder, config.recording, whole=True)
+    main = MainModule(run.raised)
     main.install()
     end = _End(config, run, finder, main)
     atexit.register(end)  # the first that is registered is the last that runs
     os.register_at_fork(after_in_child=end.forget)
-    if config.control is not None:
+    if config.stdout is not None:
         _by_line(sys.stdout)
     _make_room(config.first_path, known)
     return config
@@ -74,6 +76,7 @@ class _End:
         status, text = self._main.outcome()
         report = self._finder.report()
         self._finder.remove()
+        self._run.matched(report)
         self._run.end(status, text)
         for stream in (sys.__stdout__, sys.__stderr__):
             with contextlib.suppress(Exception):  # Python tries again, and says what is wrong
@@ -85,33 +88,39 @@ class _End:
             self._explain(report)
 
     def _say_where(self) -> None:
-        if self._config.control is None:
+        if not self._config.parent:
             calls = f"{self._run.calls} call{'' if self._run.calls == 1 else 's'}"
             say(f"{calls} recorded in {self._config.recording}")
 
     def _explain(self, report: Sequence[Mapping[str, Any]]) -> None:
-        if self._config.control is None:
+        if not self._config.parent:
             with contextlib.suppress(OSError):
                 Path(self._config.recording).unlink()
         if self._main.started:
             say(explanation(report))
 
 
-def explanation(report: Sequence[Mapping[str, Any]]) -> str:
+def explanation(
+    report: Sequence[Mapping[str, Any]],
+    what: str = "the script",
+    how: str = "describe it with --adapter FILE",
+) -> str:
     """Say why no update was seen: what was looked for, and how to name another.
 
     Args:
         report: What the finder reports.
+        what: What ran.
+        how: How to have another one looked for.
     """
     if "torch" not in sys.modules:
-        return f"{NOTHING}: the script did not import torch (in this process)"
+        return f"{NOTHING}: {what} did not import torch (in this process)"
     adapters: dict[str, list[str]] = {}
     for entry in report:
         why = entry["why_not"] or f"found {', '.join(entry['matched'])}, which was not called"
         adapters.setdefault(why, []).append(entry["adapter"])
     lines = [f"{NOTHING}: no update of a perturbation was seen. Looked for:"]
     lines += [f"  {', '.join(names)}: {why}" for why, names in adapters.items()]
-    return "\n".join([*lines, "  To have another one looked for, describe it with --adapter FILE."])
+    return "\n".join([*lines, f"  To have another one looked for, {how}."])
 
 
 def _give_up(text: str) -> NoReturn:

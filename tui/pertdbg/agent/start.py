@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 
 from pertdbg.agent.config import Config
 from pertdbg.agent.mainmodule import status_of
 from pertdbg.agent.notice import say
+from pertdbg.agent.postmortem import without_ours
 from pertdbg.agent.run import Run
 from pertdbg.errors import PertdbgError
-
-_OURS = str(Path(__file__).parent) + os.sep
 
 Progress = Callable[[str], None]
 
@@ -37,7 +34,7 @@ def run(config: Config, progress: Progress | None = None) -> int:
     """
     observed = Run(config, progress)
     try:
-        status, text = _outcome(lambda: _perform(config, observed))
+        status, text = _outcome(lambda: _perform(config, observed), observed)
         observed.end(status, text)
     finally:
         observed.remove()
@@ -54,13 +51,14 @@ def _perform(config: Config, observed: Run) -> None:
     from pertdbg.scenario.run import prepare
 
     observed.ready(torch.__version__)
+    observed.flow.install()
     prepared = prepare(Path(config.scenario), config.steps, observed.loading)
     observed.watch(prepared.layer_class, prepared.adapter)
     observed.loading("waiting for the first call")
     prepared.run()
 
 
-def _outcome(perform: Callable[[], None]) -> tuple[int, str]:
+def _outcome(perform: Callable[[], None], observed: Run) -> tuple[int, str]:
     """Run and tell how it ended: an exit status and the last words."""
     try:
         perform()
@@ -72,6 +70,7 @@ def _outcome(perform: Callable[[], None]) -> tuple[int, str]:
             sys.stderr.write(f"{stop.code}\n")
         return status_of(stop)
     except BaseException as error:  # noqa: BLE001 - as the interpreter does at a script's end
+        observed.raised(error, error.__traceback__)
         _show(error)
         return status_of(error)
     return 0, ""
@@ -79,15 +78,5 @@ def _outcome(perform: Callable[[], None]) -> tuple[int, str]:
 
 def _show(error: BaseException) -> None:
     """Show the traceback through `sys.excepthook`, which the target may have set."""
-    error.__traceback__ = _without_ours(error.__traceback__)
+    error.__traceback__ = without_ours(error.__traceback__)
     sys.excepthook(type(error), error, error.__traceback__)
-
-
-def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """Leave the frames of the agent out of a traceback."""
-    if trace is None:
-        return None
-    rest = _without_ours(trace.tb_next)
-    if trace.tb_frame.f_code.co_filename.startswith(_OURS):
-        return rest
-    return types.TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)

@@ -7,9 +7,12 @@ import inspect
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from torch.compiler import is_compiling
+
+from pertdbg.agent import aside
 from pertdbg.agent.adapter import Absent, Adapter, Missing, number, stored
 from pertdbg.agent.names import layer_name
 from pertdbg.agent.probe import Roles
@@ -22,6 +25,8 @@ from pertdbg.agent.seams.calls import (
     Scene,
     caller_of,
 )
+from pertdbg.agent.seams.tracing import Untraced
+from pertdbg.agent.written import written
 from pertdbg.record import Unknown
 from pertdbg.recording.parts import LayerSource
 
@@ -32,7 +37,14 @@ if TYPE_CHECKING:
 class Watch:
     """Observes one class through an adapter."""
 
-    def __init__(self, cls: type, adapter: Adapter, run: Run, calls: Calls | None = None) -> None:
+    def __init__(
+        self,
+        cls: type,
+        adapter: Adapter,
+        run: Run,
+        calls: Calls | None = None,
+        means: Callable[[object], bool] = lambda _: True,
+    ) -> None:
         """Prepare to watch; nothing is changed before `install`.
 
         Args:
@@ -40,22 +52,29 @@ class Watch:
             adapter: Its method, and where its tensors and numbers stand.
             run: Takes the records.
             calls: What the run's seams share; left out where this is the only one.
+            means: Says whether an object of the class is one of those to observe.
 
         Raises:
             Missing: The class has no such method, or it is not a plain function.
         """
         self._cls, self._adapter = cls, adapter
-        self._calls = calls or Calls(run)
+        self._calls, self._means = calls or Calls(run), means
+        self._observer: Callable[..., Any] | None = None
         self._original = _function(cls, adapter.method)
+        self._code = written(self._original)
         self._inherited = adapter.method not in cls.__dict__
         self._layers: dict[int, Counted] = {}
 
     def install(self) -> None:
         """Put the observing method in the class."""
-        setattr(self._cls, self._adapter.method, self._observing())
+        self._observer = self._observing()
+        setattr(self._cls, self._adapter.method, self._observer)
+        self._calls.run.flow.watch(self._cls, self._adapter)
 
     def remove(self) -> None:
-        """Put the class back as it was."""
+        """Put the class back as it was; where somebody has wrapped ours it stays, and is silent."""
+        if self._cls.__dict__.get(self._adapter.method) is not self._observer:
+            return
         if self._inherited:
             delattr(self._cls, self._adapter.method)
         else:
@@ -70,34 +89,48 @@ class Watch:
 
         @functools.wraps(original)
         def update(layer: Any, *args: Any, **kwargs: Any) -> Any:
-            call = self._enter(layer)
+            if is_compiling():  # a graph with us in it would be another one
+                return original(layer, *args, **kwargs)
+            before = aside.off()
+            try:
+                call = self._enter(layer)
+            finally:
+                aside.on(before)
             try:
                 result = original(layer, *args, **kwargs)
             except BaseException as error:
                 if call is not None:
+                    before = aside.off()
                     self._leave(call, layer, error=error)
+                    aside.on(before)
                 # A bare raise adds no entry for this frame again (Python 3.11 and later).
                 if error.__traceback__ is not None:
                     error.__traceback__ = error.__traceback__.tb_next
                 raise
             if call is None:
                 return result
+            before = aside.off()
             try:
                 self._leave(call, layer, result=result)
             except BaseException as error:  # Ctrl-C while the target is stopped
                 error.__traceback__ = None
                 raise
+            finally:
+                aside.on(before)
             return result
 
         return update
 
     def _enter(self, layer: Any) -> Call | None:
         """Note what is there before the body runs; None where this call is not to be observed."""
-        if not self._calls.open:
+        if not self._calls.open or not self._means(layer):
             return None
         with self._calls.guarded("observing a call"):
-            call = self._begin(layer, sys._getframe(2))
+            with Untraced():
+                call = self._begin(layer, sys._getframe(2))
             self._calls.inside(True)
+            if call.lines is not None:
+                call.lines.start(self._code)
             return call
         return None
 
@@ -106,17 +139,28 @@ class Watch:
         rate, no_rate = _number("update.learning_rate", self._adapter.learning_rate, layer)
         numbers = Numbers(bound, self._adapter.bound_kind, rate, no_bound + no_rate)
         scene = self._scene(layer, "before")
-        return self._calls.begin(self._known(layer), scene, numbers, caller_of(frame))
+        known, caller = self._known(layer), caller_of(frame)
+        call = self._calls.begin(known, scene, numbers, caller, names=_attributes(layer))
+        call.lines = self._calls.lines()
+        if call.lines is not None:
+            call.lines.begin(call.entry)
+        return call
 
     def _leave(
         self, call: Call, layer: Any, result: Any = None, error: BaseException | None = None
     ) -> None:
         self._calls.inside(False)
+        if call.lines is not None:
+            call.lines.stop(error)
         with self._calls.guarded("recording a call"):
             line = None if error is None else self._line(error)
-            first = self._original.__code__.co_firstlineno
+            first = self._code.co_firstlineno
             outcome = Outcome(result, error, line, first)
-            self._calls.finish(call, self._scene(layer, "after"), outcome)
+            with Untraced():
+                scene = self._scene(layer, "after")
+                self._calls.finish(call, scene, outcome, _attributes(layer))
+        if call.lines is not None:
+            call.lines.close()
 
     def _known(self, layer: Any) -> Counted:
         """Find what is counted of this layer.
@@ -148,7 +192,7 @@ class Watch:
         return name
 
     def _source(self, name: str) -> LayerSource:
-        code = self._original.__code__
+        code = self._code
         try:
             text: str | None = inspect.getsource(self._original)
         except (OSError, TypeError):
@@ -172,7 +216,7 @@ class Watch:
         """Find the line of the method that raised, or that called what raised."""
         line, trace = None, error.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code is self._original.__code__:
+            if trace.tb_frame.f_code is self._code:
                 line = trace.tb_lineno
             trace = trace.tb_next
         return line
@@ -194,6 +238,15 @@ def _function(cls: type, method: str) -> types.FunctionType:
     if not isinstance(found, types.FunctionType):
         raise Missing(f"{cls.__qualname__}.{method} is a {type(found).__name__}, not a function")
     return found
+
+
+def _attributes(layer: object) -> Mapping[str, Any]:
+    """Give what is stored in a layer, without running code of it."""
+    try:
+        fields = object.__getattribute__(layer, "__dict__")
+    except AttributeError:  # slots
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _weak(layer: Any) -> Callable[[], Any]:

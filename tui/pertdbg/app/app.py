@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pertdbg.app import goto, keymap
 from pertdbg.app.files import free_name, stem
-from pertdbg.app.looker import Looker
+from pertdbg.app.inspector import Inspector
 from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
 from pertdbg.session import State
@@ -16,21 +16,18 @@ _OWED = 20
 """Most calls that can be asked for ahead of a slow target."""
 
 
-_WATCHED = "another process writes this recording: it is followed, not steered"
-
-
-class PertdbgApp(Looker):
+class PertdbgApp(Inspector):
     """The time-travel debugger on a session."""
 
     def action_next(self) -> None:
-        """Move to the next call; at the head, let the target make it."""
-        if self.cursor < self.store.head:
+        """Move to the next call, or the end of this one; at the head, let the target make it."""
+        if self.cursor < self.store.head or self._is_inside():
             self.action_forward()
         elif self.stepping:
             self.owed = min(self.owed + 1, _OWED)
         elif self.session.state is State.RUNNING and self.session.live:
             self.action_pause()
-        elif self._can_run():
+        elif self.can_run():
             self.follow = self.stepping = True
             self.session.next()
 
@@ -39,14 +36,18 @@ class PertdbgApp(Looker):
         self.follow = False
         if self.cursor <= 1:
             self.hint("this is the first call" if self.cursor else "there is no call yet")
-        self.move(self.cursor - 1)
+            return
+        self.move(self._neighbour(forward=False))
 
     def action_forward(self) -> None:
-        """Move to the next recorded call."""
+        """Move to the next recorded call; from inside one, to its end."""
+        if self._is_inside():
+            self.walk(self.cursor)
+            return
         if self.cursor >= self.store.head:
             self.hint("this is the last call so far" if self.cursor else "there is no call yet")
             return
-        self.move(self.cursor + 1)
+        self.move(self._neighbour(forward=True))
         self.follow = self.cursor == self.store.head
 
     def action_first(self) -> None:
@@ -58,21 +59,6 @@ class PertdbgApp(Looker):
         """Move to the last call, and stay with it."""
         self.follow = True
         self.move(self.store.head)
-
-    def action_go(self) -> None:
-        """Let the target run to its next stop or its end."""
-        if self._can_run():
-            self.follow = True
-            self.session.go()
-
-    def action_pause(self) -> None:
-        """Stop a running target at its next call."""
-        self.owed = 0
-        if self._is_watched():
-            self.hint(_WATCHED)
-        elif self.session.state is State.RUNNING and not self.stepping:
-            self.session.pause()
-            self.hint("stopping at the next call")
 
     def action_goto(self) -> None:
         """Ask for a call and go there."""
@@ -89,8 +75,9 @@ class PertdbgApp(Looker):
         self.main.enlarge()
 
     def action_restore(self) -> None:
-        """Show all panels."""
-        self.main.restore()
+        """End a search that goes on, else show all panels."""
+        if not self.stop_seeking():
+            self.main.restore()
 
     def action_copy(self) -> None:
         """Copy the chosen panel as text."""
@@ -139,6 +126,9 @@ class PertdbgApp(Looker):
         """Interrupt the target; a second time, ask to quit."""
         if len(self.screen_stack) > 1:
             self.screen.dismiss(None)
+        elif self.session.live and not self.session.ends and not self.interrupted:
+            self.interrupted = True
+            self.hint("this target is not ours to interrupt; ctrl+c again leaves it running")
         elif self.session.live and not self.interrupted:
             self.interrupted, self.owed = True, 0
             self.session.interrupt()
@@ -150,55 +140,60 @@ class PertdbgApp(Looker):
         """Quit; ask first where something would be lost."""
         self.ask_to_quit()
 
-    def ask_to_quit(self) -> None:
-        """Ask before a target is ended or a recording is lost."""
+    def ask_to_quit(self, wanted: str = "") -> None:
+        """Ask before a target is ended or a recording is lost; `wanted` is opened afterwards."""
         from pertdbg.app.screens.dialogs import Ask
 
-        lost = self.session.temporary and self.session.kept is None
-        if not self.session.live and not lost:
-            self._leave()
+        self.wanted = wanted
+        ends, lost = self.session.ends, self.session.temporary and self.session.kept is None
+        if not ends and not lost:
+            self._quit()
         elif not isinstance(self.screen, Ask):
-            text = "Quitting ends the target. " if self.session.live else ""
+            text = "Quitting ends the target. " if ends else ""
             keep = [("keep", "Keep…", "k")] if lost else []
             text += "The recording is temporary: keep it?" if lost else "Quit?"
             out = ("quit", "Discard" if lost else "Quit", "d" if lost else "q")
-            answers = [*keep, out, ("cancel", "Cancel", "c")]
+            leave = [("leave", "Leave it running", "l")] if ends else []
+            answers = [*keep, *leave, out, ("cancel", "Cancel", "c")]
             self.push_screen(Ask(text, answers), self._answered)
 
     def _answered(self, answer: str | None) -> None:
         if answer == "quit":
-            self._leave()
+            self._quit()
+        elif answer == "leave":
+            self._close(self.session.leave)
         elif answer == "keep":
-            self._ask_name(lambda path: None if path is None else self._leave())
+            self._ask_name(lambda path: None if path is None else self._quit())
 
-    def _leave(self) -> None:
-        if self.session.live:
+    def _quit(self) -> None:
+        if self.session.ends:
             self.hint("ending the target…")
-        self.run_worker(self._close_and_exit(), group="leave", exclusive=True)
+        self._close(self.session.end)
 
-    async def _close_and_exit(self) -> None:
-        await self.close_session()
-        self.exit(0)
+    def _close(self, close: Callable[[], Awaitable[None]]) -> None:
+        self.run_worker(self._close_and_exit(close), group="leave", exclusive=True)
 
-    def _is_watched(self) -> bool:
-        """Say whether the target goes on, but is not ours to command."""
-        return not self.session.live and self.session.state in (State.LOADING, State.RUNNING)
+    async def _close_and_exit(self, close: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self.close_session(close)
+        except PertdbgError as error:
+            self.notify(printable(str(error)), severity="error", markup=False)
+        else:
+            self.exit(0)
 
-    def _can_run(self) -> bool:
-        """Say whether the target can be sent on, and why not where it can't."""
-        state = self.session.state
-        if self._is_watched():
-            self.hint(_WATCHED)
-        elif state is State.REPLAY:
-            self.hint("a recording does not run; it has no further call")
-        elif state is State.ENDED:
-            self.hint(self.session.ended.text if self.session.ended else "the target has ended")
-        elif state is State.LOADING:
-            self.hint("the target is still loading")
-        elif state is State.STOPPED:
-            self.interrupted = False
-            return True
-        return False
+    def _neighbour(self, *, forward: bool) -> int:
+        """Give the next or previous call, among those that are walked through."""
+        only, here = self.store.only, self.cursor
+        if only is None:
+            return here + 1 if forward else here - 1
+        found = only.after(here) if forward else only.before(here)
+        if found is None:
+            self.hint(f"no other call {'after' if forward else 'before'} this one: {only.words}")
+        return here if found is None else found
+
+    def _is_inside(self) -> bool:
+        """Say whether the cursor is at a line of a call that has come to its end."""
+        return self.line is not None and self.cursor <= self.store.head
 
     def _asked_call(self, text: str) -> int:
         """Make an id of what was typed; beyond the head only where the target can run on."""
@@ -217,7 +212,7 @@ class PertdbgApp(Looker):
     def _go_to(self, id_: int | None) -> None:
         if id_ is None:
             return
-        if id_ > self.store.head and self._can_run():
+        if id_ > self.store.head and self.can_run():
             self.follow = True
             self.session.go(id_)
             return
@@ -227,15 +222,15 @@ class PertdbgApp(Looker):
     def _ask_name(self, then: Callable[[Path | None], None]) -> None:
         from pertdbg.app.screens.dialogs import AskLine
 
-        name = free_name(stem(self.session), ".pertdbg")
+        name = free_name(stem(self.session), self.session.KEPT)
         self.push_screen(AskLine("Keep the recording as", str(name), self._keep_as), then)
 
     def _keep_as(self, text: str) -> Path:
         if not text:
             raise PertdbgError("a name is needed")
         path = Path(text).expanduser()
-        if path.suffix != ".pertdbg":
-            path = path.with_name(path.name + ".pertdbg")
+        if path.suffix != self.session.KEPT:
+            path = path.with_name(path.name + self.session.KEPT)
         self.session.keep(path)
         return path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pertdbg.app.kept import why_not_stored
 from pertdbg.app.panels.map import HOW_TO_STORE
 from pertdbg.app.viewer import Viewer
 from pertdbg.errors import PertdbgError
@@ -23,11 +24,46 @@ class Looker(Viewer):
 
     def action_rank(self) -> None:
         """Show the same call of the next rank."""
-        session, record = self.session, self.view.record
-        if not isinstance(session, RankSession) or len(session.members) < 2:
+        if not isinstance(self.session, RankSession) or len(self.session.members) < 2:
             self.hint("there is no other rank")
-            return
-        session.switch()
+        else:
+            self.turn_to(self.session)
+
+    def action_ranks(self) -> None:
+        """List what each rank does."""
+        from pertdbg.app.screens.ranks import Ranks
+
+        session = self.session
+        if isinstance(session, RankSession) and session.members:
+            self.push_screen(Ranks(session, lambda to: self.turn_to(session, to)))
+        else:
+            self.hint("there are no ranks")
+
+    def action_abreast(self) -> None:
+        """Show all ranks side by side, at this call's step."""
+        from pertdbg.app.abreast import Abreast
+        from pertdbg.app.screens.abreast import RanksAbreast
+
+        session = self.session
+        if isinstance(session, RankSession) and session.members:
+            abreast = Abreast(session, self.cursor)
+            self.push_screen(RanksAbreast(abreast), lambda to: self._open_rank(session, to))
+        else:
+            self.hint("there are no ranks")
+
+    def _open_rank(self, session: RankSession, to: tuple[int, int] | None) -> None:
+        """Show a call of a rank."""
+        if to is not None:
+            self.turn_to(session, to[0])
+            self.follow = to[1] == self.store.head
+            self.move(to[1])
+            self.show()
+
+    def turn_to(self, session: RankSession, to: int | None = None) -> None:
+        """Show the same call of another rank, or of the next one."""
+        record = self.view.record
+        session.switch(to)
+        self.stepping, self.owed = False, 0
         self.store.refresh()
         self.store.opened = False
         if self.store.recording is not None and record is not None and not self.follow:
@@ -76,11 +112,23 @@ class Looker(Viewer):
         chosen = roles.index(self.store.role) if self.store.role in roles else 0
         self.push_screen(Values(tensors, chosen))
 
+    def action_traceback(self) -> None:
+        """Show the exception that ended the target."""
+        from pertdbg.app.panels.raised import raised_page
+        from pertdbg.app.screens.dialogs import Page
+
+        raised = self.store.raised
+        if raised is None:
+            self.hint("no exception ended the target")
+        else:
+            self.push_screen(Page("traceback", lambda width: raised_page(raised, width)))
+
     def _no_tensors(self) -> str:
         near = self.store.near_tensors(self.cursor)
+        why = why_not_stored(self.store.recording, self.view.record)
         if near is None:
             return f"no tensor is stored: {HOW_TO_STORE}"
-        return f"no tensor is stored of this call; g #{near} goes to one that has some"
+        return f"{why or 'no tensor is stored of this call'}; g #{near} goes to one that has some"
 
     def action_compare(self) -> None:
         """Ask for another recording and show both side by side."""
@@ -99,7 +147,7 @@ class Looker(Viewer):
         if not text or self.store.recording is None:
             raise PertdbgError("the name of a recording is needed")
         path = Path(text).expanduser()
-        both = Versus(self.store.recording, Recording.open(path))
+        both = Versus(self.store.recording, Recording.open(path), self.cursor)
         self._other = path
         return both
 
@@ -107,7 +155,7 @@ class Looker(Viewer):
         from pertdbg.app.screens.versus import Compare
 
         if both is not None:
-            self.push_screen(Compare(both, self.cursor), self._left)
+            self.push_screen(Compare(both), self._left)
 
     def _left(self, ident: int | None) -> None:
         """Go to the call that was compared last."""

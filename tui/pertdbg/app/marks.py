@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pertdbg.app.faults import Faults
 from pertdbg.recording.reader import Recording
-from pertdbg.recording.series import timeline
+from pertdbg.recording.timeline import cell_of, last_place, timeline
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ KINDS = (
     Kind("inf", "I", "Inf", "bad"),
     Kind("nan", "N", "NaN", "bad"),
     Kind("raised", "!", "raised", "bad"),
+    Kind("finding", "F", "finding", "bad"),
 )
 """From the least to the most pressing: where several meet in a cell, the last is drawn."""
 
@@ -48,16 +50,11 @@ def kind_of(bits: int) -> Kind | None:
     return KINDS[bits.bit_length() - 1] if bits else None
 
 
-def cell_of(place: int, n: int, cells: int) -> int:
-    """Give the cell of the place-th of n calls."""
-    return (place * cells - 1) // n
-
-
 class Marks:
     """The marks of a recording, with what was read of them last."""
 
-    def __init__(self, recording: Recording | None = None) -> None:
-        self._recording = recording
+    def __init__(self, recording: Recording | None = None, faults: Faults | None = None) -> None:
+        self._recording, self._faults = recording, faults or Faults()
         self._derived: tuple[tuple[int, int, int], list[int]] = ((0, 0, 0), [])
         self._all: tuple[tuple[int, int, int], list[int]] = ((0, 0, 0), [])
         self._counted = (1, 0)
@@ -66,6 +63,11 @@ class Marks:
     def renew(self) -> None:
         """Read the marks that are given to calls again: one may have come to a known call."""
         self._all = ((0, 0, 0), [])
+
+    def recount(self) -> None:
+        """Count anew: a finding has come to a call that was counted."""
+        self.renew()
+        self._counted, self._counts = (1, 0), [0] * len(KINDS)
 
     def cells(self, lo: int, hi: int, cells: int) -> list[int]:
         """Give the bits of the marks of the calls lo to hi in each of so many cells.
@@ -132,12 +134,14 @@ class Marks:
         if self._recording is None:
             return
         n, cells = hi - lo + 1, len(found)
+        for ident in self._faults.ids(lo, hi):
+            found[cell_of(ident - lo + 1, n, cells)] |= _BITS["finding"]
         for kind in _GIVEN:
             at = self._recording.next_mark(lo - 1, [kind])
             while at is not None and at <= hi:
                 cell = cell_of(at - lo + 1, n, cells)
                 found[cell] |= _BITS[kind]
-                last = lo - 1 + (cell + 1) * n // cells
+                last = lo - 1 + last_place(cell, n, cells)
                 at = self._recording.next_mark(max(last, at), [kind])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -19,13 +20,14 @@ from pertdbg.app import keymap
 from pertdbg.app.clock import Clock
 from pertdbg.app.keys import APP_BINDINGS, GROUPS, SCROLLING
 from pertdbg.app.numbers import seconds
+from pertdbg.app.panels.status import Progress
 from pertdbg.app.screens.main import MainScreen
 from pertdbg.app.store import Store, View, look
 from pertdbg.app.widgets.bars import Timeline
 from pertdbg.app.widgets.painter import Zoomed
 from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
-from pertdbg.session import Event, Loading, Running, Session, State
+from pertdbg.session import Event, Loading, Running, Session, State, Stopped, TargetEnded
 
 _REPAINTS = 15
 """Repaints a second while the target runs free."""
@@ -67,6 +69,10 @@ class Viewer(App[int]):
         self.session = session
         self.store = Store(session)
         self.main = MainScreen(empty=not self.store.head)
+        self.line: int | None = None
+        """Place among the lines of the call that is shown; None for the call as a whole."""
+        self.because: tuple[str, ...] = ()
+        """The conditions that stopped the target where it is."""
         self.clock = Clock()
         self.follow = True
         """Whether the cursor keeps up with the head."""
@@ -77,6 +83,8 @@ class Viewer(App[int]):
         self.interrupted = False
         """Whether the target was interrupted since it last went on."""
         self.own_keys: dict[str, str] = {}
+        self.wanted = ""
+        """Name of the scenario that is to be opened after this session."""
         self._shown_head = 0
         self._hint = ""
         self._hint_timer: Timer | None = None
@@ -84,7 +92,9 @@ class Viewer(App[int]):
         self.store.refresh()
         if session.state is State.REPLAY:
             self.follow = False
-            self.set_reactive(Viewer.cursor, min(1, self.store.head))
+            self.set_reactive(
+                Viewer.cursor, self.store.head if self._fell() else min(1, self.store.head)
+            )
         else:
             self.set_reactive(Viewer.cursor, self.store.head)
         self.show()  # before there is a screen, so that its first frame is full
@@ -106,6 +116,7 @@ class Viewer(App[int]):
         self._keep_time()
         self.store.opened = False
         self._warn()
+        self._say_raised()
         self.run_worker(self._listen(), exclusive=True)
         self.set_timer(0.5, _settle)
 
@@ -127,6 +138,7 @@ class Viewer(App[int]):
             self._hear(event)
 
     def _hear(self, event: Event) -> None:
+        self.because = event.because if isinstance(event, Stopped) else ()
         if isinstance(event, Running):
             self.clock.restart()
             self._catch_up()
@@ -137,6 +149,8 @@ class Viewer(App[int]):
             self.session.look(self.main.looks())
             self._catch_up()
             self._step_on()
+            if isinstance(event, TargetEnded):
+                self._say_raised()
         self._keep_time()
 
     def _step_on(self) -> None:
@@ -157,7 +171,7 @@ class Viewer(App[int]):
             self._opened()
         before = self.cursor
         if self.follow or not before:
-            self.move(self.store.head)
+            self.move(*self.store.end)
         if self.cursor == before:
             self.show()
 
@@ -167,6 +181,7 @@ class Viewer(App[int]):
         if self.cursor and not self.session.live:
             self.follow = True
             self.set_reactive(Viewer.cursor, 0)
+            self.line = None
             self.hint("a new recording was begun; this is it")
         self._warn()
 
@@ -174,6 +189,19 @@ class Viewer(App[int]):
         """Say what is wrong with the recording as a whole."""
         for text in self.store.notices():
             self.notify(printable(text), severity="warning", timeout=_WARNING, markup=False)
+
+    def _say_raised(self) -> None:
+        """Say which exception ended the target: the call before it is the one to look at."""
+        raised = self.store.raised
+        if raised is not None and self._fell():
+            key = self.own_keys.get("traceback", "T")
+            text = f"{raised.says[:200]}  ({key}: where it was raised)"
+            self.notify(printable(text), severity="error", timeout=_WARNING, markup=False)
+
+    def _fell(self) -> bool:
+        """Say whether an exception ended the target, rather than a person."""
+        raised = self.store.raised
+        return raised is not None and not raised.interrupted
 
     def _keep_time(self) -> None:
         """Let the clock tick only while something moves by itself."""
@@ -192,13 +220,19 @@ class Viewer(App[int]):
     @property
     def view(self) -> View:
         """What there is to see at the cursor."""
-        return look(self.store, self.cursor)
+        return look(self.store, self.cursor, self.line)
 
-    def move(self, id_: int) -> None:
-        """Move the cursor to a call, as far as there are calls."""
+    def move(self, id_: int, line: int | None = None) -> None:
+        """Move the cursor to a call, or to one of its lines, as far as there are calls."""
+        last, newest = self.store.end
         if id_ < self.store.head:
             self.owed = 0
-        self.cursor = min(max(id_, min(1, self.store.head)), self.store.head)
+        id_ = min(max(id_, min(1, last)), last)
+        before = (self.cursor, self.line)
+        self.line = newest if line is None and id_ > self.store.head else line
+        self.cursor = id_
+        if self.cursor == before[0] and self.line != before[1] and self.is_attached:
+            self.show()
 
     def watch_cursor(self) -> None:
         """Show the call under the cursor."""
@@ -207,12 +241,19 @@ class Viewer(App[int]):
 
     def show(self) -> None:
         """Show the call under the cursor everywhere."""
-        self._shown_head = self.store.head
-        progress = self.clock.see(self.store.head)
-        self.main.show(self.view, progress, self._hint, self._loading())
+        if self._shown_head != self.store.head:
+            self._shown_head = self.store.head
+            self.look_on()
+        self.main.show(self.view, self._progress(), self._hint, self._loading())
+
+    def look_on(self) -> None:
+        """Take note that there are new calls."""
 
     def _show_bars(self) -> None:
-        self.main.show_bars(self.view, self.clock.see(self.store.head), self._hint)
+        self.main.show_bars(self.view, self._progress(), self._hint)
+
+    def _progress(self) -> Progress:
+        return replace(self.clock.see(self.store.head), because=self.because)
 
     def _loading(self) -> str:
         """Say what happens, or happened, instead of a first call."""
@@ -276,11 +317,23 @@ class Viewer(App[int]):
         """Leave no process behind, however the app ends."""
         await self.close_session()
 
-    async def close_session(self) -> None:
-        """End the target, and let go of the recording; once."""
-        if not self._session_closed:
-            self._session_closed = True
-            await self.session.close()
+    async def close_session(self, close: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Let go of the recording and of the target, ended or left; once.
+
+        Args:
+            close: The session's way to do it, where a person has chosen one.
+
+        Raises:
+            PertdbgError: The target can't be left.
+        """
+        if self._session_closed:
+            return
+        self._session_closed = True
+        try:
+            await (close or self.session.close)()
+        except PertdbgError:
+            self._session_closed = False
+            raise
 
 
 def _settle() -> None:

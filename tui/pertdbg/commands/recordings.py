@@ -11,6 +11,9 @@ from pertdbg.errors import PertdbgError
 
 FILE = click.Path(path_type=Path)
 _NEW = click.option("-o", "--output", type=FILE, required=True, help="The file to make.")
+_RANK = click.option(
+    "--rank", type=click.IntRange(min=0), help="The rank, where FILE is a folder of several."
+)
 _LAYER = click.option("--layer", help="The layer, where several have a call of that number.")
 
 
@@ -18,13 +21,42 @@ _LAYER = click.option("--layer", help="The layer, where several have a call of t
 @click.argument("file", type=FILE)
 @click.option("--call", type=click.IntRange(min=1), help="The call to show; the last if not given.")
 @_LAYER
-@click.option("--rank", type=click.IntRange(min=0), help="The rank, where there are several.")
+@_RANK
 @click.option("--json", "as_json", is_flag=True, help="The record as JSON.")
-def show(file: Path, call: int | None, layer: str | None, rank: int | None, as_json: bool) -> None:
-    """Show one call of a recording, verdict first."""
+@click.option("--lines", is_flag=True, help="What each line of the call did as well.")
+def show(
+    file: Path,
+    call: int | None,
+    layer: str | None,
+    rank: int | None,
+    as_json: bool,
+    lines: bool,
+) -> None:
+    """Show one call of a recording, or of one in a folder of ranks, verdict first."""
     from pertdbg.output.show import show as show_call
 
-    show_call(file, call=call, layer=layer, rank=rank, as_json=as_json)
+    show_call(file, call=call, layer=layer, rank=rank, as_json=as_json, lines=lines)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.argument("condition")
+@click.option("--first", is_flag=True, help="Only the first.")
+@click.option("--all", "every", is_flag=True, help="All of them, however many.")
+@click.option("--json", "as_json", is_flag=True, help="An object a line, as JSON.")
+def find(file: Path, condition: str, first: bool, every: bool, as_json: bool) -> None:
+    """Find the calls at which a condition holds, in a recording or a folder of ranks.
+
+    CONDITION is an expression over a record, such as `gradient.norm > 1e3`, `not
+    tensors.after.delta.is_leaf`, `changed(delta.beyond)`, or a name such as nan-gradient. The exit
+    status is 0 if there is such a call, 1 if there is none.
+    """
+    from pertdbg.output.held import find as find_calls
+
+    if first and every:
+        raise PertdbgError("--first and --all exclude each other")
+    most = 1 if first else None if every else 20
+    raise SystemExit(find_calls(file, condition, most=most, as_json=as_json))
 
 
 @click.command()
@@ -38,6 +70,7 @@ def show(file: Path, call: int | None, layer: str | None, rank: int | None, as_j
 @click.option("--tensor", "role", help="A stored tensor instead: delta, gradient, input, ...")
 @click.option("--call", type=click.IntRange(min=1), help="Whose tensor; the last if not given.")
 @_LAYER
+@_RANK
 @click.option("-o", "--output", type=FILE, help="Where to write; stdout if not given.")
 def export(
     file: Path,
@@ -45,18 +78,20 @@ def export(
     role: str | None,
     call: int | None,
     layer: str | None,
+    rank: int | None,
     output: Path | None,
 ) -> None:
     """Write a recording, or a tensor stored in it, for other tools and for people.
 
-    A tensor's file is named .safetensors or .npy.
+    Of a folder of ranks, csv and jsonl take all ranks in, one after the other. A tensor's file is
+    named .safetensors or .npy.
     """
     if role is not None:
         from pertdbg.output.tensorfile import export_tensor
 
         if output is None or form is not None:
             raise PertdbgError("--tensor takes -o FILE.safetensors or -o FILE.npy, and no --format")
-        export_tensor(file, role, output, call=call, layer=layer)
+        export_tensor(file, role, output, call=call, layer=layer, rank=rank)
         return
     if form is None or call is not None or layer is not None:
         raise PertdbgError(
@@ -64,7 +99,7 @@ def export(
         )
     from pertdbg.output.export import export as export_recording
 
-    export_recording(file, form, output)
+    export_recording(file, form, output, rank=rank)
 
 
 @click.command()
@@ -102,18 +137,27 @@ def pack(file: Path, output: Path, tensors: bool) -> None:
 
 @click.command()
 @click.argument("a", type=FILE)
-@click.argument("b", type=FILE)
+@click.argument("b", type=FILE, required=False)
+@click.option(
+    "--rank",
+    "ranks",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Of two folders of ranks, only this one; of one folder, give it twice: the two ranks.",
+)
 @click.option("--tolerance", type=float, help="Relative difference that counts as the same.")
 @click.option("--json", "as_json", is_flag=True, help="The comparison as JSON.")
-def diff(a: Path, b: Path, tolerance: float | None, as_json: bool) -> None:
+def diff(
+    a: Path, b: Path | None, ranks: tuple[int, ...], tolerance: float | None, as_json: bool
+) -> None:
     """Name the first call and fact in which two recordings differ.
 
-    Addresses are compared as relations: who shares storage with whom. The exit status is 0 if
-    they are the same, 1 if they differ.
+    Addresses are compared as relations: who shares storage with whom. Folders are compared rank by
+    rank. The exit status is 0 if they are the same, 1 if they differ.
     """
-    from pertdbg.output.diff import diff as diff_recordings
+    from pertdbg.output.diffranks import diff as diff_recordings
 
-    raise SystemExit(diff_recordings(a, b, tolerance=tolerance, as_json=as_json))
+    raise SystemExit(diff_recordings(a, b, ranks, tolerance=tolerance, as_json=as_json))
 
 
-ALL = (show, export, verify, salvage, pack, diff)
+ALL = (show, find, export, verify, salvage, pack, diff)

@@ -63,4 +63,3 @@ def schema() -> None:
     from pertdbg.scenario.model import Scenario
 
     click.echo(json.dumps(Scenario.model_json_schema(), indent=2))
-

@@ -1,10 +1,8 @@
-"""`pertdbg diff`: where two recordings part, in words or as JSON."""
+"""Where two recordings part, in words or as JSON."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from pertdbg.compare import Comparison, Difference, FactDifferences, Place, compare
 from pertdbg.compare.differ import Key
 from pertdbg.compare.facts import TOLERANCE
-from pertdbg.output.lines import write_lines
 from pertdbg.output.safe import printable
 from pertdbg.output.words import number, several
 from pertdbg.recording.reader import Recording
@@ -24,28 +21,24 @@ LISTED = 12
 """Most facts, and most calls of one kind, that are named in words."""
 
 
-def diff(a: Path, b: Path, *, tolerance: float | None = None, as_json: bool = False) -> int:
-    """Compare two recordings and print where they part.
+def compared(a: Path, b: Path, tolerance: float | None) -> tuple[Comparison, bool]:
+    """Compare two recordings.
 
     Args:
         a: One.
         b: The other.
         tolerance: Relative difference up to which real numbers count as the same; without it
             only equal bits do, and what differs by less than 1e-5 is told apart in words.
-        as_json: Print JSON.
 
     Returns:
-        The exit status: 0 same, 1 they differ.
+        How they differ, and whether they count as the same.
 
     Raises:
         PertdbgError: One of them cannot be read.
     """
     with Recording.open(a) as one, Recording.open(b) as other:
         found = compare(one, other, TOLERANCE if tolerance is None else tolerance)
-    same = found.same(within_tolerance=tolerance is not None)
-    lines = [json.dumps(to_json(found, same), indent=2)] if as_json else words(found)
-    write_lines(lines, sys.stdout)
-    return 0 if same else 1
+    return found, found.same(within_tolerance=tolerance is not None)
 
 
 def words(found: Comparison) -> Iterator[str]:

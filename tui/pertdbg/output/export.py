@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -9,14 +10,18 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from pertdbg.errors import PertdbgError
+from pertdbg.findings.engine import kinds_by_call
+from pertdbg.output.events import inside_json
 from pertdbg.output.files import write_file
 from pertdbg.output.html import page
 from pertdbg.output.lines import write_lines
+from pertdbg.output.ofrank import recording_of, recordings_by_rank
 from pertdbg.output.safe import printable
 from pertdbg.record import CallRecord, to_json
 from pertdbg.recording.reader import DamagedRecord, Recording
@@ -26,44 +31,63 @@ Form = Literal["csv", "jsonl", "html"]
 _FORMULA = ("=", "+", "-", "@")
 
 
-def export(file: Path, form: Form, output: Path | None) -> None:
+def export(file: Path, form: Form, output: Path | None, *, rank: int | None = None) -> None:
     """Write the records of a recording.
 
     Args:
-        file: The recording.
-        form: `csv` or `jsonl`, or `html` for a page that people read.
+        file: The recording, or a folder of those of all ranks, which come one after the other.
+        form: `csv` or `jsonl`, or `html` for a page that people read, of one rank.
         output: The file to make or replace; standard output if None.
+        rank: Only this rank.
 
     Raises:
         PertdbgError: The recording cannot be read, the output cannot be written, or some records
             are damaged: then all others were written.
     """
-    damaged: list[int] = []
-    with Recording.open(file) as recording:
-        lines = _lines(recording, form, damaged)
-        if output is None:
-            write_lines(lines, sys.stdout)
-        else:
-            write_file(
-                output,
-                (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines),
-                recording=file,
-            )
-    if damaged:
-        some = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
-        raise PertdbgError(f"{file}: {len(damaged)} damaged records were left out: {some}")
+    if file.is_dir() and rank is None and form != "html":
+        files = list(recordings_by_rank(file).values())
+    else:
+        files = [recording_of(file, rank)]
+    damaged: dict[Path, list[int]] = {path: [] for path in files}
+    lines = _lines(damaged, form)
+    if output is None:
+        write_lines(lines, sys.stdout)
+    else:
+        encoded = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+        write_file(output, encoded, recordings=files)
+    lost = [_lost(path, ids) for path, ids in damaged.items() if ids]
+    if lost:
+        raise PertdbgError("; ".join(lost))
 
 
-def _lines(recording: Recording, form: Form, damaged: list[int]) -> Iterator[str]:
-    if form == "html":
-        return page(recording)
-    return (csv_lines if form == "csv" else json_lines)(recording, damaged)
+def _lost(path: Path, damaged: list[int]) -> str:
+    some = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
+    return f"{path}: {len(damaged)} damaged records were left out: {some}"
+
+
+def _lines(files: Mapping[Path, list[int]], form: Form) -> Iterator[str]:
+    """Give the lines of all recordings, a header only once; note which records are damaged."""
+    for place, (path, damaged) in enumerate(files.items()):
+        with Recording.open(path) as recording:
+            if form == "html":
+                yield from page(recording)
+            elif form == "jsonl":
+                yield from json_lines(recording, damaged)
+            else:
+                yield from islice(csv_lines(recording, damaged), min(place, 1), None)
 
 
 def json_lines(recording: Recording, damaged: list[int]) -> Iterator[str]:
     """Give each record as a line of JSON, in the form of `show --json`; note the damaged ones."""
+    found = kinds_by_call(recording)
+    inside = set(recording.calls_with_events())
     for record in _sound(recording, damaged):
-        yield json.dumps(to_json(record), allow_nan=False)
+        named = dataclasses.replace(record, findings=found.get(record.id, record.findings))
+        more: dict[str, Any] = {}
+        if record.id in inside:
+            with contextlib.suppress(DamagedRecord):  # `verify` names it; the record is sound
+                more = inside_json(recording.inside(record.id))
+        yield json.dumps({**to_json(named), **more}, allow_nan=False)
 
 
 def csv_lines(recording: Recording, damaged: list[int]) -> Iterator[str]:

@@ -7,6 +7,13 @@ from pertdbg.output.safe import printable
 from pertdbg.recording.reader import Recording
 
 
+def _why(recording: Recording) -> str:
+    """Say why there may be none."""
+    if recording.meta.clean_close:
+        return ""
+    return ": its target was killed, or left by os._exit, before the first one; or it still runs"
+
+
 def chosen(recording: Recording, call: int | None, layer: str | None) -> int:
     """Give the id of the record of a call of a layer; of the last one where none is given.
 
@@ -16,7 +23,7 @@ def chosen(recording: Recording, call: int | None, layer: str | None) -> int:
     names = [known.name for known in recording.layers]
     listed = ", ".join(map(printable, names))
     if not recording.head:
-        raise PertdbgError(f"{recording.path} holds no call")
+        raise PertdbgError(f"{recording.path} holds no call{_why(recording)}")
     if layer is not None and layer not in names:
         raise PertdbgError(f"no layer is called {layer!r}; there are: {listed}")
     if call is None and layer is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pertdbg.errors import PertdbgError
 from pertdbg.output.files import write_file
 from pertdbg.output.find import chosen
+from pertdbg.output.ofrank import recording_of
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.stored import StoredTensor
 
@@ -20,26 +21,29 @@ def export_tensor(
     *,
     call: int | None = None,
     layer: str | None = None,
+    rank: int | None = None,
 ) -> None:
     """Write a stored tensor.
 
     Args:
-        file: The recording.
+        file: The recording, or a folder of those of all ranks.
         role: Such as `delta`.
         output: The file to make or replace; its name ends in `.safetensors` or `.npy`. An element
             type that numpy lacks (bfloat16, float8) becomes float32 in `.npy`, which is exact.
         call: Number of the call; the last one if None.
         layer: Name of the layer, needed where several have a call of that number.
+        rank: Rank of the recording, needed where several ranks have the call.
 
     Raises:
         PertdbgError: There is no such tensor, it is damaged, or the file cannot be written.
     """
     if output.suffix not in (".safetensors", ".npy"):
         raise PertdbgError(f"{output}: a tensor is written as .safetensors or .npy")
+    file = recording_of(file, rank, call=call, layer=layer)
     with Recording.open(file) as recording:
         tensor = _stored(recording, chosen(recording, call, layer), role)
         pieces = tensor.file() if output.suffix == ".safetensors" else npy(tensor)
-        write_file(output, pieces, recording=file)
+        write_file(output, pieces, recordings=[file])
 
 
 def npy(tensor: StoredTensor) -> Iterator[bytes]:

@@ -10,7 +10,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pertdbg.between import Between
 from pertdbg.record import Caller, Reach, Unknown
+from pertdbg.recording.between import of_row
 from pertdbg.recording.schema import NAME_LIMIT, SOURCE_LIMIT, TEXT_LIMIT
 
 ITEMS_LIMIT = 2000
@@ -23,6 +25,9 @@ _SIZE_LIMIT = 1 << 63
 
 StorageLayout = tuple[str, int | None, tuple[str, ...], bool]
 """Label, bytes, what it holds, and whether its address is known."""
+
+Reached = tuple[Reach, Between | None]
+"""What a backward would reach, and what ran before the call: the two are stored together."""
 
 
 def parse(part: str, text: str) -> Any:
@@ -125,9 +130,10 @@ def _shared(found: Any) -> tuple[tuple[str, str], ...]:
     return tuple((name(a), name(b)) for a, b in _list(found))
 
 
-def _reach(found: Any) -> Reach:
-    leaves, complete = _list(found)
-    return Reach(_names(leaves), _flag(complete))
+def _reach(found: Any) -> Reached:
+    leaves, complete, *more = _list(found, 3)
+    between = of_row(more[0]) if more else None
+    return Reach(_names(leaves), _flag(complete)), between
 
 
 def _unknown(found: Any) -> tuple[Unknown, ...]:

@@ -74,7 +74,7 @@ OTHERS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "event": (
         ("call", "call.id", "the record"),
-        ("data", "", "JSON list of what its lines did"),
+        ("data", "", "JSON of what its lines did, and of its graphs"),
     ),
     "clock": (
         ("mono_ns", "ns", "monotonic clock of the process"),

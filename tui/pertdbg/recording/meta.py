@@ -54,6 +54,12 @@ class Meta:
     stdout_cut: int = 0
     """Bytes of the target's output that were dropped because there was too much."""
     stderr_cut: int = 0
+    tensors: str = "none"
+    """Of which calls the tensors were to be stored: `none`, `last`, `every:N` or `all`."""
+    tensor_budget: int = 0
+    """Bytes that they may take; 0 where it is not known."""
+    tensors_dropped: int = 0
+    """Calls whose tensors were stored, and went again to stay within the budget."""
     tensors_left_out: int = 0
     """Tensors that were not stored because those that must stay used the budget up."""
     calls: int = 0
@@ -79,7 +85,7 @@ def first_values(given: Mapping[str, MetaValue]) -> dict[str, MetaValue]:
     """Give the meta table of a new recording; what is given rules over what is found."""
     return {
         "format": FORMAT,
-        "version": _own_version(),
+        "version": own_version(),
         "uuid": str(uuid.uuid4()),
         "created_ns": time.time_ns(),
         "started_ns": time.monotonic_ns(),
@@ -117,7 +123,8 @@ def _is_value(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float))
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """Give the version of this pertdbg."""
     from importlib.metadata import PackageNotFoundError, version  # a reader does not need it
 
     try:

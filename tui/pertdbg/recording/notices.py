@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pertdbg.recording.budget import words
 from pertdbg.recording.meta import Meta
 from pertdbg.recording.rawfiles import lost_commits
 from pertdbg.recording.safeopen import DamagedRecording, Source
@@ -27,6 +28,10 @@ def notices(source: Source, meta: Meta, last: int) -> list[str]:
         said.append(f"made of a damaged recording: {meta.salvaged}")
     if meta.damaged:
         said.append(f"what it says of itself is damaged: {', '.join(meta.damaged[:10])}")
+    if meta.tensors_dropped:
+        budget = f" of {words(meta.tensor_budget)}" if meta.tensor_budget > 0 else ""
+        calls = f"{meta.tensors_dropped:,} call{'' if meta.tensors_dropped == 1 else 's'}"
+        said.append(f"the tensors of {calls} were dropped to stay within the budget{budget}")
     if meta.tensors_left_out:
         said.append(f"{meta.tensors_left_out} tensors were left out: the budget was used up")
     return said

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from pertdbg.record import HISTOGRAM_BINS, CallRecord, GraphFacts, StorageFacts, TensorFacts
+from pertdbg.recording.between import to_row as between_row
 from pertdbg.recording.columns import FLOATS, GRAPHS, INTEGERS, ROLES, TEXTS
 from pertdbg.recording.parts import DERIVED_MARKS
 from pertdbg.recording.schema import NAME_LIMIT, TENSOR_KINDS, TEXT_LIMIT
@@ -154,16 +155,21 @@ def _detail_ids(record: CallRecord, interns: Interns) -> list[int | None]:
         (label, facts.nbytes, facts.holds, facts.address is not None)
         for label, facts in record.storages.items()
     )
-    reaches = record.backward_reaches
     parts = (
         storages,
         record.shared,
-        (reaches.perturbed_input, reaches.complete),
+        _reached(record),
         tuple((unknown.field, unknown.reason) for unknown in record.unknown),
         record.findings,
         record.caller and (record.caller.file, record.caller.line),
     )
     return [interns.detail(part) if part else None for part in parts]
+
+
+def _reached(record: CallRecord) -> Row:
+    reach = record.backward_reaches
+    known = () if record.between is None else (between_row(record.between),)
+    return (reach.perturbed_input, reach.complete, *known)
 
 
 def _addresses(storages: dict[str, StorageFacts]) -> bytes | None:

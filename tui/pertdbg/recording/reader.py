@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
+from pertdbg.between import Between
+from pertdbg.event import GraphTree, LineEvent
 from pertdbg.record import CallRecord
 from pertdbg.recording import schema
+from pertdbg.recording.adapters import ADAPTERS, Match
+from pertdbg.recording.adapters import of_text as matches_of
+from pertdbg.recording.between import CLOSING, closing_of
+from pertdbg.recording.chunks import Chunks
+from pertdbg.recording.events import Inside
+from pertdbg.recording.events import of_text as inside_of
 from pertdbg.recording.facts import Facts
 from pertdbg.recording.interned import ReaderInterns
 from pertdbg.recording.marks import MarkFinder
 from pertdbg.recording.meta import Meta, meta_of
 from pertdbg.recording.notices import notices
 from pertdbg.recording.parts import HeatMap, LayerSource, Mark
+from pertdbg.recording.raised import RAISED, ScriptRaised, of_text
 from pertdbg.recording.safeopen import MOST_LOST, DamagedRecording, Source
 from pertdbg.recording.stored import StoredTensor, calls_with_tensors, stored_tensors
 from pertdbg.recording.tiles import INDEX, summary_in
 from pertdbg.recording.unpack import unpack
 from pertdbg.recording.walk import Walk
+
+T = TypeVar("T")
 
 OUTPUT_SHOWN = 256 << 10
 """Most bytes of output that `Recording.output` gives unless it is asked for more."""
@@ -29,9 +40,9 @@ _BATCH = 256
 _LEAST_ROW = 64
 """Fewer bytes than any record takes."""
 
-_NUMBER = INDEX["call"]
 _CALL = schema.Seal(schema.CALLS)
 _PICTURE = schema.Seal(schema.PICTURES)
+_EVENTS = schema.Seal(schema.EVENTS)
 _OUTPUT = schema.Seal(schema.OUTPUT)
 
 
@@ -158,8 +169,7 @@ class Recording(Sequence[CallRecord]):
         if not self.head:
             return []
         if call is not None:
-            found = self._calls(call).ids(1, self.head)
-            return [k for k in found if layer in (None, self.record(k).layer)]
+            return list(self._located(layer, {"call": call}))
         if layer is None:
             return list(range(1, self.head + 1))
         ident = next((k for k, v in self._layers().items() if v.name == layer), -1)
@@ -169,9 +179,48 @@ class Recording(Sequence[CallRecord]):
         return [ident for (ident,) in rows]
 
     @property
+    def raised(self) -> ScriptRaised | None:
+        """The exception that ended the target, if one did."""
+        return of_text(self.meta.extra.get(RAISED))
+
+    @property
+    def closing(self) -> Mapping[str, Between]:
+        """What ran after the last call of each layer, by its name; empty where that is unknown."""
+        return closing_of(self.meta.extra.get(CLOSING))
+
+    def locate(self, layer: str, **numbers: int) -> int | None:
+        """Give the id of the first record of a layer with such numbers, as ``batch=3, step=1``."""
+        return next(self._located(layer, numbers), None)
+
+    def made(
+        self, make: Callable[[tuple[Any, ...], ReaderInterns], T], *, size: int, kept: int
+    ) -> Chunks[T]:
+        """Give what is made of the rows of calls, for questions over many of them.
+
+        Args:
+            make: What is made of a sound row, and of the repeated parts that it refers to.
+            size: Calls that are read together.
+            kept: Chunks of so many calls that are kept.
+        """
+        return Chunks(self._source, lambda row: make(row, self._interned), size=size, kept=kept)
+
+    @property
+    def adapters(self) -> tuple[Match, ...]:
+        """Which adapters matched in a script, and why not the others; known when it has ended."""
+        return matches_of(self.meta.extra.get(ADAPTERS))
+
+    @property
     def layers(self) -> tuple[LayerSource, ...]:
         """The layers that were observed, in the order in which they were first seen."""
         return tuple(self._layers().values())
+
+    def ask(self, question: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Ask the file in SQL; nobody looks at the checksums of what comes back.
+
+        Raises:
+            DamagedRecording: The file cannot answer.
+        """
+        return self._source.query(question, values)
 
     def picture(self, ident: int) -> HeatMap | None:
         """Give the map of |delta| at a call, where one was kept.
@@ -187,6 +236,52 @@ class Recording(Sequence[CallRecord]):
         if not sound or len(data or b"") != 4 * sizes[0] * sizes[1]:
             raise DamagedRecord(ident, self.path, "its map does not hold what was written")
         return HeatMap(sizes[0], sizes[1], data, sizes[2], sizes[3])
+
+    def events(self, ident: int) -> tuple[LineEvent, ...]:
+        """Give what each line of a call did, in order; empty where that was not recorded.
+
+        A call that is under way while the target is stopped inside it has events before it has a
+        record: its id is `head` + 1.
+
+        Raises:
+            DamagedRecord: They do not hold what was written.
+        """
+        return self.inside(ident).events
+
+    def graph(self, ident: int, role: str) -> GraphTree | None:
+        """Give the autograd graph behind `delta`, `perturbed_input` or the last `loss` of a call.
+
+        Raises:
+            DamagedRecord: It does not hold what was written.
+        """
+        return self.inside(ident).graphs.get(role)
+
+    def inside(self, ident: int) -> Inside:
+        """Give all that was recorded of the inside of a call.
+
+        Raises:
+            DamagedRecord: It does not hold what was written.
+        """
+        rows = self._source.query(f"{schema.EVENTS.select} WHERE call = ?", (ident,))
+        if not rows:
+            return Inside()
+        try:
+            if _EVENTS.holds(rows[0]):
+                return inside_of(rows[0][1])
+            reason = "its lines do not hold what was written"
+        except (ValueError, TypeError) as error:
+            reason = str(error)
+        raise DamagedRecord(ident, self.path, reason)
+
+    def calls_with_events(self, lo: int = 1, hi: int | None = None) -> list[int]:
+        """Give the ids of the records lo to hi, both included, whose lines were recorded."""
+        last = self.head if hi is None else hi
+        rows = self._source.query(
+            "SELECT call FROM event WHERE call BETWEEN ? AND ? ORDER BY call",
+            (lo, last),
+            rows=max(last, 1),
+        )
+        return [ident for (ident,) in rows if type(ident) is int]
 
     def tensors(self, ident: int) -> tuple[StoredTensor, ...]:
         """Give the tensors that are stored of a call; their values are read when asked for."""
@@ -228,6 +323,16 @@ class Recording(Sequence[CallRecord]):
             missing = limit - sum(map(len, chunks))
         return b"".join(reversed(chunks))[-limit:]
 
+    def printed(self, stream: Literal["stdout", "stderr"]) -> Iterator[tuple[int, bytes]]:
+        """Give what the target printed, piece by piece, each with the call that it came before."""
+        last = -1
+        while rows := self._source.query(
+            f"{schema.OUTPUT.select} WHERE id > ? AND stream = ? ORDER BY id LIMIT 16",
+            (last, stream),
+        ):
+            last = rows[-1][0]
+            yield from ((row[1], row[3]) for row in rows if _holds_output(row))
+
     def marks(self, lo: int, hi: int) -> list[Mark]:
         """Give the marks of the records lo to hi, both included, in order."""
         lo, hi = max(lo, 1), min(hi, self.head)
@@ -264,12 +369,18 @@ class Recording(Sequence[CallRecord]):
     def _last_rows(self, count: int) -> list[tuple[Any, ...]]:
         return self._source.query(f"{schema.CALLS.select} ORDER BY id DESC LIMIT ?", (count,))
 
-    def _calls(self, call: int) -> Walk:
-        def may_match(tile: bytes) -> bool:
-            found = summary_in(tile, _NUMBER)
-            return found.low <= call <= found.high
+    def _located(self, layer: str | None, numbers: Mapping[str, int]) -> Iterator[int]:
+        """Give the ids of the records with such numbers, of a layer or of any."""
+        wanted = [(INDEX[name], value) for name, value in numbers.items()]
 
-        return Walk(self.facts, may_match, lambda row: row.values[_NUMBER] == call)
+        def may_match(tile: bytes) -> bool:
+            sums = ((summary_in(tile, k), value) for k, value in wanted)
+            return all(found.low <= value <= found.high for found, value in sums)
+
+        walk = Walk(
+            self.facts, may_match, lambda row: all(row.values[k] == value for k, value in wanted)
+        )
+        return (k for k in walk.ids(1, self.head) if layer in (None, self.record(k).layer))
 
     def _data_version(self) -> int:
         version: int = self._source.query("PRAGMA data_version")[0][0]

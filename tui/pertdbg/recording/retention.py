@@ -13,9 +13,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from pertdbg.errors import PertdbgError
-
-BUDGET = 2 << 30
-"""Bytes that tensors may take, unless another number is given."""
+from pertdbg.recording.budget import DEFAULT
 
 CALLS_LIMIT = 1 << 16
 """Most calls whose tensors are kept: what is known of each takes memory in the target."""
@@ -88,7 +86,7 @@ class _Kept:
 class Retention:
     """Decides; ids of records go in, ids of records whose tensors must go come out."""
 
-    def __init__(self, policy: TensorPolicy, budget: int = BUDGET) -> None:
+    def __init__(self, policy: TensorPolicy, budget: int = DEFAULT) -> None:
         self._policy = policy
         self._budget = budget
         self._layers: defaultdict[str, _Layer] = defaultdict(_Layer)
@@ -97,6 +95,8 @@ class Retention:
         self._head = 0
         self.nbytes = 0
         """Bytes that are kept."""
+        self.thinned = 0
+        """Calls whose tensors went to make room; not those that nobody asked to keep."""
 
     def wants(self, layer: str, call: int, *, fault: bool = False) -> bool:
         """Say whether the tensors of a layer's next call, or of its last, are to be stored.
@@ -170,6 +170,7 @@ class Retention:
             if not victim:
                 break
             gone.append(self._drop(victim))
+            self.thinned += 1
         while self._policy.kind == "last" and (victim := self._victim(0, newest)):
             gone.append(self._drop(victim))
         return gone, self.nbytes + nbytes <= self._budget and len(self._kept) <= calls

@@ -8,10 +8,10 @@ Every question has a deadline.
 from __future__ import annotations
 
 import contextlib
+import marshal
 import shutil
 import sqlite3
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pertdbg.errors import PertdbgError
+from pertdbg.recording.lengthlimit import limit_length
 from pertdbg.recording.schema import APPLICATION_ID, BLOB_LIMIT, DDL, VERSION
 
 DEADLINE = 10.0
@@ -36,12 +37,17 @@ MOST_LOST = 1 << 20
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What a question can end with; the second where an error's own words are no Unicode."""
 
+_VALUE = 16
+"""Bytes of memory that a value takes beside its own."""
+
+_MOST_UNLIMITED = 32 << 20
+"""Largest file that is read where nothing limits a value but the size of the file."""
+
 _STEPS = 20_000
 _MAGIC = b"SQLite format 3\0"
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _PRAGMAS = ("trusted_schema=off", "cell_size_check=on", "mmap_size=0", "query_only=on")
 _LIMITS = {
-    "SQLITE_LIMIT_LENGTH": BLOB_LIMIT,
     "SQLITE_LIMIT_SQL_LENGTH": 100_000,
     "SQLITE_LIMIT_ATTACHED": 0,
     "SQLITE_LIMIT_TRIGGER_DEPTH": 0,
@@ -154,6 +160,12 @@ class Source:
     def _harden(self, connection: sqlite3.Connection) -> None:
         self._deadline = time.monotonic() + DEADLINE
         connection.set_progress_handler(self._late, _STEPS)
+        limited = limit_length(connection, BLOB_LIMIT)
+        if not limited and self.path.stat().st_size > _MOST_UNLIMITED:
+            raise PertdbgError(
+                f"{self.path} is too large to be read safely by this Python, whose sqlite3 knows "
+                "no limits: use Python 3.11 or later"
+            )
         if hasattr(connection, "setlimit"):  # Python 3.11
             for name, value in _LIMITS.items():
                 connection.setlimit(getattr(sqlite3, name), value)
@@ -171,11 +183,23 @@ def _within_limits(cursor: sqlite3.Cursor, most: int, path: Path) -> list[tuple[
     rows: list[tuple[Any, ...]] = []
     memory = 0
     for row in cursor:
-        memory += sum(map(sys.getsizeof, row))
+        memory += _size(row)
         rows.append(row)
         if memory > MEMORY or len(rows) > most:
             raise DamagedRecording(f"{path} cannot be read here: far too much stands there")
     return rows
+
+
+def _size(row: tuple[Any, ...]) -> int:
+    """Give about how much memory a row takes; summing up `sys.getsizeof` costs as much as reading.
+
+    Raises:
+        MemoryError: There is none left, which `marshal` says in other words.
+    """
+    try:
+        return len(marshal.dumps(row, 2)) + _VALUE * len(row)
+    except ValueError as error:
+        raise MemoryError("no memory is left") from error
 
 
 def _check_header(path: Path) -> None:

@@ -24,7 +24,7 @@ from pertdbg.recording.statements import meta, sealed
 from pertdbg.recording.tensorrows import part_id
 from pertdbg.recording.tiles import FAN, LEVELS, Tiler
 
-_REPLACED = ("layer", "tensor")
+_REPLACED = ("layer", "tensor", "event")
 """Tables whose rows are written again, so that of two with one id the newer one counts."""
 
 _BATCH = 256

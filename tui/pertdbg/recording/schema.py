@@ -11,6 +11,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from pertdbg.recording.columns import CALL, Kind
@@ -173,7 +175,7 @@ class Seal:
             struct.error, TypeError, AttributeError: A value is not of its column's type.
         """
         numbers = [0 if value is None else value for value in row[: self._numbers]]
-        crc = zlib.crc32(bytes([value is None for value in row]), self._seed)
+        crc = zlib.crc32(bytes(map(is_, row, repeat(None))), self._seed)
         crc = zlib.crc32(self._numbers_format.pack(*numbers), crc)
         for text in row[self._numbers : self._texts]:
             if text is not None:

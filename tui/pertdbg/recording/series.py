@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import itertools
-import operator
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,18 +12,9 @@ from typing import Generic, TypeVar
 
 from pertdbg.errors import PertdbgError
 from pertdbg.recording.facts import Numbers
-from pertdbg.recording.pack import kinds_of
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.safeopen import DEADLINE, DamagedRecording
-from pertdbg.recording.tiles import (
-    FAN,
-    INDEX,
-    LEVELS,
-    marks_of_tile,
-    merge,
-    summarise,
-    summary_in,
-)
+from pertdbg.recording.tiles import FAN, INDEX, LEVELS, merge, summarise, summary_in
 from pertdbg.recording.walk import level_at
 
 T = TypeVar("T")
@@ -94,13 +83,6 @@ def series(recording: Recording, field: str, lo: int, hi: int, cells: int) -> Se
     )
 
 
-def timeline(recording: Recording, lo: int, hi: int, cells: int) -> list[frozenset[str]]:
-    """Give the kinds of the marks that follow from the records, for the cells of a `series`."""
-    fold = _Fold(recording, lambda rows: _union(row.marks for row in rows), marks_of_tile, _union)
-    sums = fold.cells(_edges(recording, lo, hi, cells))
-    return [frozenset(kinds_of(marks)) for marks in sums]
-
-
 class _Fold(Generic[T]):
     """Sums over ranges of records, from the largest tiles that fit and from rows at the edges."""
 
@@ -142,10 +124,6 @@ class _Fold(Generic[T]):
                         yield from self._parts(index * size, (index + 1) * size, level - 1)
                 upto = (last + 1) * size
             at = upto
-
-
-def _union(marks: Iterable[int]) -> int:
-    return functools.reduce(operator.or_, marks, 0)
 
 
 def _edges(recording: Recording, lo: int, hi: int, cells: int) -> list[int]:

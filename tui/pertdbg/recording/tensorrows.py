@@ -88,8 +88,11 @@ class TensorRows:
     ) -> Iterator[Pending]:
         nbytes = len(head) + len(data)
         parts = -(-nbytes // schema.PART_SIZE)
+        before = self._retention.thinned
         gone, fits = self._retention.room_for(call_id, self._layer[call_id], nbytes)
         pending = [statement for ident in gone for statement in self._delete(ident)]
+        if self._retention.thinned > before:
+            pending.append(meta("tensors_dropped", self._retention.thinned))
         if not fits or parts > 1 << _PART_BITS:
             self._left_out += 1
             yield [*pending, meta("tensors_left_out", self._left_out)]

@@ -79,6 +79,7 @@ def unpack(row: Sequence[Any], interned: Interned) -> CallRecord:
         ident = values[name]
         return default if ident is None else interned.detail(name, ident)
 
+    reach, between = detail("backward_reaches", (Reach(), None))
     return CallRecord(
         **{name: values[name] for name in ("id", "call", "batch", "step", "rank", "source_line")},
         layer=interned.layer_name(values["layer"]),
@@ -89,12 +90,13 @@ def unpack(row: Sequence[Any], interned: Interned) -> CallRecord:
         tensors=_tensors(values, interned),
         storages=_storages(detail("storages", ()), values["storages.addresses"]),
         shared=detail("shared", ()),
-        backward_reaches=detail("backward_reaches", Reach()),
+        backward_reaches=reach,
         graph=Graphs(_graph("delta", values), _graph("perturbed_input", values)),
         unknown=detail("unknown", ()),
         findings=detail("findings", ()),
         caller=detail("caller", None),
         time=values["time"],
+        between=between,
     )
 
 

@@ -19,12 +19,15 @@ from typing import Literal
 from pertdbg.errors import PertdbgError
 from pertdbg.record import CallRecord
 from pertdbg.recording import create, schema
+from pertdbg.recording.budget import DEFAULT
+from pertdbg.recording.eventrows import EventRows
+from pertdbg.recording.events import Inside
 from pertdbg.recording.flusher import Flusher
 from pertdbg.recording.interning import WriterInterns
 from pertdbg.recording.meta import MetaValue
 from pertdbg.recording.pack import bounded, marks_of, pack
 from pertdbg.recording.parts import FAULTS, HeatMap, LayerSource
-from pertdbg.recording.retention import BUDGET, Retention, TensorPolicy
+from pertdbg.recording.retention import Retention, TensorPolicy
 from pertdbg.recording.statements import Pending, Statement, meta, sealed
 from pertdbg.recording.streams import OutputRows
 from pertdbg.recording.tensorrows import TensorRows
@@ -75,10 +78,12 @@ class Recorder:
         *,
         durable: Literal["kill", "power"] = "kill",
         tensors: str = "none",
-        budget: int = BUDGET,
+        budget: int = DEFAULT,
     ) -> None:
         self._tensors = TensorRows(Retention(TensorPolicy.parse(tensors), budget))
         self.path = path.absolute()
+        if tensors != "none":
+            meta = {"tensors": tensors, "tensor_budget": budget, **meta}
         self.started_ns = create.make(self.path, meta)
         self._flusher: Flusher | None = None
         self._connection: sqlite3.Connection | None = self._connect(durable == "power")
@@ -90,6 +95,7 @@ class Recorder:
         self._marks = 0
         self._beyond: dict[str, bool] = {}
         self._output = OutputRows()
+        self._events = EventRows()
         self._clock_due = 0.0
 
     def add_layer(self, layer: LayerSource) -> None:
@@ -97,8 +103,20 @@ class Recorder:
         self._interns.add_layer(layer)
         self._commit(self._interns.take())
 
-    def write(self, record: CallRecord, picture: HeatMap | None = None) -> None:
+    def write(
+        self,
+        record: CallRecord,
+        picture: HeatMap | None = None,
+        inside: Inside | None = None,
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
         """Keep a record; when this returns, SIGKILL can no longer lose it.
+
+        Args:
+            record: Facts of the call.
+            picture: Its map.
+            inside: Its lines and graphs.
+            renamed: Other labels for the storages in these; see `events.to_text`.
 
         Raises:
             ValueError: The record's id is not above that of the last one, or far above it.
@@ -106,7 +124,10 @@ class Recorder:
         """
         try:
             missing = self._missing(record.id)
-            self._commit(self._rows(record, picture, missing))
+            rows = self._rows(record, picture, missing)
+            if inside is not None:
+                rows += self._events.add(record.id, inside, renamed)
+            self._commit(rows)
         except BaseException:  # Ctrl-C too, at whatever point it came
             self._interns.renew()
             raise
@@ -155,6 +176,10 @@ class Recorder:
         """
         for pending in self._tensors.add(call_id, role, dtype, shape, data, why):
             self._commit(pending)
+
+    def events(self, call_id: int, inside: Inside) -> None:
+        """Keep what the lines of a call did that is under way; its record comes later."""
+        self._commit(self._events.add(call_id, inside))
 
     def pin(self, call_id: int) -> None:
         """Keep the tensors of a call whatever comes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +11,15 @@ from pydantic import ValidationError
 from pertdbg.errors import PertdbgError
 from pertdbg.scenario.checks import check
 from pertdbg.scenario.model import Scenario
+from pertdbg.scenario.problems import explain
+
+
+class ChangeError(PertdbgError):
+    """A value that is not allowed under a key, or has no meaning there."""
+
+    def __init__(self, path: Path, key: str, message: str) -> None:
+        super().__init__(f"{path}: {key}: {message}")
+        self.key, self.message = key, message
 
 
 def changed(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
@@ -18,7 +28,7 @@ def changed(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
     What it expects is left out: it was said of the scenario as it is.
 
     Raises:
-        PertdbgError: The values are not allowed, or have no meaning in this scenario.
+        ChangeError: The values are not allowed, or have no meaning in this scenario.
     """
     if not values:
         return scenario
@@ -28,12 +38,11 @@ def changed(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
     try:
         result = Scenario.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise PertdbgError(f"{scenario.path}: {key}: {first['msg']}") from error
+        problem = explain(error.errors()[0])
+        raise ChangeError(scenario.path, problem.key, problem.message) from error
     for problem in check(_plain(table), scenario.path.parent):
-        raise PertdbgError(f"{scenario.path}: {problem.key}: {problem.message}")
-    result._path = scenario.path
+        raise ChangeError(scenario.path, problem.key, problem.message)
+    result._path, result._file = scenario.path, scenario.file
     return result
 
 

@@ -36,7 +36,7 @@ def check(values: Values, folder: Path) -> Iterator[Problem]:
         values: What the TOML parser gave.
         folder: Where the file lies.
     """
-    for one in (_source, _numbers, _labels, _model, _adapter, _loop, _faults, _expect):
+    for one in (_source, _numbers, _labels, _model, _adapter, _loop, _faults, _edits, check_expect):
         yield from one(values)
     yield from _files(values, folder)
 
@@ -168,7 +168,13 @@ def _faults(values: Values) -> Iterator[Problem]:
             )
 
 
-def _expect(values: Values) -> Iterator[Problem]:
+def _edits(values: Values) -> Iterator[Problem]:
+    if values.get("lines") and values.get("guards_removed"):
+        yield Problem(("lines",), "can't stand beside guards_removed: change the line alone")
+
+
+def check_expect(values: Values) -> Iterator[Problem]:
+    """Give what is wrong with what a scenario expects."""
     calls = _whole(_table(values, "loop"), "calls", 20)
     for at, expect in _tables(values, "expect"):
         path = ("expect", at)

@@ -60,3 +60,9 @@ def introduction(path: Path) -> tuple[str, str]:
     """Give title and `about` of a scenario that ships."""
     values = tomllib.loads(path.read_text(encoding="utf-8"))
     return values["title"], values["about"].strip()
+
+
+def stops(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the breakpoints and the watches of a scenario that is known to be valid."""
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    return tuple(values.get("breakpoints", ())), tuple(values.get("watches", ()))

@@ -10,17 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from pertdbg.agent.adapter import SIFT, Adapter
+from pertdbg.conditions import Condition, ConditionError, parse
+from pertdbg.guards.model import Kind
 from pertdbg.record import BoundKind
 
 REFERENCES = ("pertdbg.layer:PerturbationLayer", "pertdbg:PerturbationLayer")
 """Places of the reference layer; the first is meant where `layer.class` is not said."""
-
-LATER = {
-    "breakpoints": "where to stop",
-    "watches": "what to watch",
-    "guards_removed": "guards to take out",
-}
-"""Keys that the format reserves and that this version does not perform."""
 
 FaultKind = Literal[
     "nan-gradient",
@@ -56,6 +51,22 @@ def _device(text: str) -> str:
     return text
 
 
+def _condition(text: str) -> str:
+    try:
+        Condition.of(text)
+    except ConditionError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _expression(text: str) -> str:
+    try:
+        parse(text)
+    except ConditionError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
 def _shorthand(value: Any) -> Any:
     return {"build": value} if isinstance(value, str) else value
 
@@ -66,6 +77,8 @@ Attribute = Annotated[str, AfterValidator(_attribute)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=1)]
 Arguments = dict[str, Any]
+ConditionText = Annotated[str, AfterValidator(_condition)]
+ExpressionText = Annotated[str, AfterValidator(_expression)]
 
 
 class Table(BaseModel):
@@ -257,13 +270,60 @@ CONDITIONS = (
 """The keys of `Expect` that say something of the value."""
 
 
-class Scenario(Table):
-    """A scenario: what is run, what goes wrong in it and what must be observed."""
+class Removed(Table):
+    """A guard that is taken out of the update method, or of what that calls."""
+
+    kind: Kind
+    """What it is, as `pertdbg ablate` names it."""
+    line: Count
+    """The line that it stands in."""
+    file: str | None = None
+    """Name of the file, where the update method's own is not meant."""
+
+
+class Line(Table):
+    """A line of the update method's file that is another one in this run."""
+
+    line: Count
+    """Its number."""
+    was: str
+    """What stands there; if it does not, the file has changed and nothing is run."""
+    now: str
+    """What stands there in this run."""
+
+
+class Head(Table):
+    """What every scenario says of itself, and how its run differs from the source as it is."""
 
     title: Annotated[str, Field(min_length=1)]
     """What it shows, in a line."""
     about: Annotated[str, Field(min_length=1), AfterValidator(str.strip)]
     """What to look for, for the person at the screen."""
+    guards_removed: Annotated[tuple[Removed, ...], Field(strict=False)] = ()
+    """Guards that are taken out of the update method for this run."""
+    lines: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Lines of the update method's file that are changed for this run."""
+    breakpoints: Annotated[tuple[ConditionText, ...], Field(strict=False, max_length=64)] = ()
+    """Where the app stops: names or conditions, such as ``nan-gradient`` or ``gradient.norm > 1e3;
+    after 3 hits; skip 2; layer NAME; rank 0``. A recording marks these calls."""
+    watches: Annotated[tuple[ExpressionText, ...], Field(strict=False, max_length=64)] = ()
+    """Expressions that the app shows at every call, such as ``delta.max_abs / delta.bound``."""
+
+
+class Derived(Head):
+    """A scenario that is another one but for what it says."""
+
+    base: Annotated[str, Field(min_length=1)]
+    """The other one: a file, or the name of one that ships."""
+    change: dict[str, Any] = Field(default_factory=dict)
+    """Other values by dotted key in quotes, such as ``"layer.arguments.learning_rate" = 0.1``."""
+    expect: Annotated[tuple[Expect, ...], Field(strict=False)] = ()
+    """What must be observed; what the other one expects is not."""
+
+
+class Scenario(Head):
+    """A scenario: what is run, what goes wrong in it and what must be observed."""
+
     seed: Seed = 0
     """Of the model's parameters and of the first delta."""
     layer: LayerTable = Field(default_factory=LayerTable)
@@ -280,11 +340,17 @@ class Scenario(Table):
     """What must be observed."""
 
     _path: Path = PrivateAttr(default=Path("scenario.toml"))
+    _file: Path | None = PrivateAttr(default=None)
 
     @property
     def path(self) -> Path:
-        """The file that the scenario was read from; its paths are relative to that."""
+        """The file that its paths are relative to: of a derived scenario, that of the other one."""
         return self._path
+
+    @property
+    def file(self) -> Path:
+        """The file that it was read from."""
+        return self._file or self._path
 
     @property
     def python_files(self) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from pertdbg.scenario.model import LATER, Scenario
+from pertdbg.scenario.model import Scenario
 from pertdbg.scenario.positions import KeyPath
 
 _NEEDED = {
@@ -48,14 +48,19 @@ class Problem:
         return parts.lstrip(".")
 
 
-def explain(details: ErrorDetails) -> Problem:
-    """Turn one error of the validation into words, with what is allowed in its place."""
+def explain(details: ErrorDetails, root: type[BaseModel] = Scenario) -> Problem:
+    """Turn one error of the validation into words, with what is allowed in its place.
+
+    Args:
+        details: The error.
+        root: What the whole file is to be.
+    """
     path: KeyPath = tuple(details["loc"])
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     if kind == "extra_forbidden":
-        return Problem(path, _unknown(path))
+        return Problem(path, _unknown(path, root))
     if kind == "missing":
-        return Problem(path, f"is missing; it is {_doc(path)}")
+        return Problem(path, f"is missing; it is {_doc(path, root)}")
     if kind == "literal_error":
         allowed = [part for part in str(context["expected"]).split("'") if part.strip(" ,or")]
         return Problem(path, f"{show(value)} is not allowed{nearest(value, allowed)}")
@@ -89,11 +94,9 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _unknown(path: KeyPath) -> str:
+def _unknown(path: KeyPath, root: type[BaseModel]) -> str:
     key = str(path[-1])
-    if len(path) == 1 and key in LATER:
-        return f"this version does not know how to say {LATER[key]} in a scenario yet; remove it"
-    return f"unknown key{nearest(key, keys_of(_table_at(path[:-1])))}"
+    return f"unknown key{nearest(key, keys_of(_table_at(path[:-1], root)))}"
 
 
 def keys_of(table: type[BaseModel] | None) -> list[str]:
@@ -103,8 +106,8 @@ def keys_of(table: type[BaseModel] | None) -> list[str]:
     return [field.alias or name for name, field in table.model_fields.items()]
 
 
-def _table_at(path: KeyPath) -> type[BaseModel] | None:
-    table: type[BaseModel] | None = Scenario
+def _table_at(path: KeyPath, root: type[BaseModel]) -> type[BaseModel] | None:
+    table: type[BaseModel] | None = root
     for part in path:
         if isinstance(part, str) and table is not None:
             table = _nested(table, part)
@@ -125,8 +128,8 @@ def _models(annotation: Any) -> typing.Iterator[type[BaseModel]]:
         yield from _models(part)
 
 
-def _doc(path: KeyPath) -> str:
-    table = _table_at(path[:-1])
+def _doc(path: KeyPath, root: type[BaseModel]) -> str:
+    table = _table_at(path[:-1], root)
     for name, field in table.model_fields.items() if table is not None else ():
         if path[-1] == (field.alias or name) and field.description:
             text = " ".join(field.description.rstrip(".").split())

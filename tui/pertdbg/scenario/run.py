@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from pertdbg.agent.adapter import Adapter
-from pertdbg.scenario.build import Built, Progress, build, silent
+from pertdbg.scenario.build import Built, Progress, build, layer_class, silent
+from pertdbg.scenario.edits import edit
 from pertdbg.scenario.load import load
 from pertdbg.scenario.loop import Learning, Steps
 from pertdbg.scenario.model import Scenario
@@ -57,6 +58,7 @@ def prepare(
     if isinstance(scenario, Path):
         scenario = load(scenario)
     calls = scenario.loop.calls if steps is None else steps
+    edit(scenario, layer_class(scenario))
     built = build(scenario, progress)
     kind = Learning if scenario.loop.rhythm == "learner" else Steps
     return Prepared(scenario, built, kind(scenario, built), calls)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pertdbg.agent.paused import Paused
 from pertdbg.agent.probe import Entry, Observation, Roles
+from pertdbg.agent.quiet import Quiet
+from pertdbg.agent.seams.guard import Guard
 from pertdbg.agent.seams.image import attend, without_difference
 from pertdbg.agent.seams.stored import Copies, at_fault, copies, gradient_at_entry
 from pertdbg.agent.storage import AFTER
@@ -19,6 +24,8 @@ from pertdbg.record import BoundKind, Caller, CallRecord, Raised, Unknown, Updat
 from pertdbg.recording.parts import LayerSource
 
 if TYPE_CHECKING:
+    from pertdbg.agent.between.seats import Opening
+    from pertdbg.agent.lines.call import CallLines
     from pertdbg.agent.run import Run
 
 
@@ -73,6 +80,12 @@ class Call:
     image: bool
     copies: Copies = field(default_factory=dict)
     """Tensors at entry, where they are to be stored."""
+    opening: Opening | None = None
+    """What it found of what ran before it."""
+    lines: CallLines | None = None
+    """What its lines did, where they are gone through."""
+    gradient: Any = None
+    """The gradient at entry, where an app may ask for it when the call ends."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,7 @@ class Calls:
         numbers: Numbers,
         caller: Caller | None,
         gradient: Any = None,
+        names: Mapping[str, Any] = MappingProxyType({}),
     ) -> Call:
         """Note what is there before the body of the call runs.
 
@@ -154,6 +168,7 @@ class Calls:
             numbers: What the code declares.
             caller: Who called.
             gradient: The gradient of delta where it is not in delta's own `.grad`.
+            names: Attributes of the layer, or locals of the loop's function.
         """
         started, roles = self.run.backwards.started, scene.roles
         known = counted.backwards
@@ -171,25 +186,50 @@ class Calls:
         of = roles.perturbed_input if scene.image else roles.delta
         if scene.image or gradient is not None:
             self.attend(call, of, gradient)
+        self._hold(call, of, gradient)
         if self.run.wants_tensors(counted.name, counted.call + 1):
             call.copies, unknown = copies({"gradient": gradient_at_entry(of, gradient)})
             call.unknown += unknown
+        call.opening = self.run.flow.opened(
+            counted.name, roles, image=scene.image, gradient=gradient, names=names
+        )
         return call
+
+    def lines(self) -> CallLines | None:
+        """Give what goes through the lines of the call that is made now; None if none is to."""
+        if not self.run.wants_lines():
+            return None
+        from pertdbg.agent.lines.call import CallLines
+
+        return CallLines(self.run, core=self.run.core)
 
     def attend(self, call: Call, of: object, gradient: Any) -> None:
         """Say which gradient the call found: this one, else the one in the tensor's `.grad`."""
         if call.entry is not None:
             attend(call.entry, of, gradient, call.backwards, self.run.probe)
+        self._hold(call, of, gradient)
 
-    def finish(self, call: Call, scene: Scene, outcome: Outcome) -> None:
+    def _hold(self, call: Call, of: object, gradient: Any) -> None:
+        """Hold the gradient until the call ends: a person, or a fault that shows, may need it."""
+        run, counted = self.run, call.counted
+        if run.may_stop or run.wants_tensors(counted.name, counted.call + 1, fault=True):
+            call.gradient = gradient_at_entry(of, gradient)
+
+    def finish(
+        self,
+        call: Call,
+        scene: Scene,
+        outcome: Outcome,
+        names: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         """Note what is left after the call, and record it."""
         try:
             with self.run.lock:
-                self._finish(call, scene, outcome)
+                self._finish(call, scene, outcome, names)
         finally:
-            call.entry = None
+            call.entry = call.gradient = None
 
-    def _finish(self, call: Call, scene: Scene, outcome: Outcome) -> None:
+    def _finish(self, call: Call, scene: Scene, outcome: Outcome, names: Mapping[str, Any]) -> None:
         entry, run, counted = call.entry, self.run, call.counted
         if entry is None or not run.recording:
             return
@@ -210,11 +250,26 @@ class Calls:
         if run.wants_tensors(
             counted.name, counted.call, fault=at_fault(update, seen.gradient, seen.delta)
         ):
-            left, unknown = copies({role: getattr(roles, role) for role in AFTER})
+            left, unknown = copies(
+                {**_as_found(call, seen), **{role: getattr(roles, role) for role in AFTER}}
+            )
             call.copies.update(left)
             call.unknown += unknown
+        between = run.flow.finished(
+            counted.name,
+            call.opening,
+            roles,
+            owner=counted.of,
+            image=scene.image,
+            rate=call.numbers.learning_rate,
+            names=names,
+        )
         record = self._record(call, update, seen, scene.unknown, outcome)
-        run.record(record, seen.picture, call.copies)
+        record = dataclasses.replace(record, between=between)
+        left_over = {role: getattr(roles, role) for role in AFTER}
+        paused = Paused({**left_over, "gradient": call.gradient}, counted.of)
+        inside = None if call.lines is None else call.lines.inside(roles, seen)
+        run.record(record, seen.picture, call.copies, paused, inside)
 
     def _record(
         self,
@@ -248,27 +303,19 @@ class Calls:
         )
 
 
-class Guard:
-    """Turns an exception in its block into the end of the recording: the target goes on."""
-
-    __slots__ = ("_doing", "_run")
-
-    def __init__(self, run: Run, doing: str) -> None:
-        self._run, self._doing = run, doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._run.failed(self._doing, error)
-        return True
-
-
 def caller_of(frame: types.FrameType | None) -> Caller | None:
     """Give the place at which a frame stands."""
     return None if frame is None else Caller(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _as_found(call: Call, seen: Observation) -> dict[str, Any]:
+    """Give the gradient that a call found, where it is not stored yet and was not written to."""
+    facts = seen.tensors.before.gradient
+    if "gradient" in call.copies or call.gradient is None or facts is None:
+        return {}
+    with Quiet():
+        same = getattr(call.gradient, "_version", None) == facts.version
+    return {"gradient": call.gradient} if same else {}
 
 
 def _returned(result: Any) -> bool | str | None:

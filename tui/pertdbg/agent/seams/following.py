@@ -6,11 +6,14 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pertdbg.agent.seams.hand import modules_at_hand
 from pertdbg.agent.seams.plans import Plan
 from pertdbg.agent.seams.spec import Spec
 from pertdbg.agent.seams.tracing import Active
 
 if TYPE_CHECKING:
+    from pertdbg.agent.lines.call import CallLines
+    from pertdbg.agent.seams.calls import Calls
     from pertdbg.agent.seams.gradients import Backward
     from pertdbg.agent.seams.live import Live
     from pertdbg.agent.seams.local import Tracker
@@ -27,29 +30,64 @@ class Loops:
     def __init__(self, plans: tuple[Plan, ...], live: GetLive) -> None:
         self._plans, self._live = plans, live
         self._trackers: list[Tracker] = []
-        self._made = False
+        self._made = self._entered = False
+        self._inside: CallLines | None = None
+        """What goes through the lines of the function, where that is wanted."""
 
     def line(self, frame: types.FrameType) -> None:
         """A line is about to run."""
         live = self._ready()
         if live is not None:
+            if not self._entered:
+                self._entered = True
+                live.calls.run.flow.safely(live.calls.run.flow.entered, modules_at_hand(frame))
             with live.calls.guarded("following a loop"):
+                if self._inside is not None:
+                    self._inside.lines.finish_line()
                 for tracker in self._trackers:
                     tracker.line(frame)
+                self._go_inside(live.calls, frame)
 
     def end(self, frame: types.FrameType, _: Any, error: BaseException | None) -> None:
         """The function ends."""
         live = self._ready()
         if live is not None:
             with live.calls.guarded("following a loop"):
+                if self._inside is not None:
+                    self._inside.lines.leave(None if error is None else type(error).__name__)
+                    self._inside.stop(error)
                 for tracker in self._trackers:
                     tracker.end(frame, error)
+            names = [tracker.name for tracker in self._trackers if tracker.name is not None]
+            live.calls.run.flow.safely(live.calls.run.flow.left, names)
         self._trackers = []
+        self._come_out()
 
     def gradient(self, frame: types.FrameType, backward: Backward) -> bool:
         """A backward pass ended inside; says whether one of the loops was waiting for it."""
         claimed = [tracker.gradient(frame, backward) for tracker in self._trackers]
         return any(claimed)
+
+    def _go_inside(self, calls: Calls, frame: types.FrameType) -> None:
+        """Begin, end or go on going through the lines, as it is wanted now."""
+        if self._inside is not None and not calls.run.wants_lines():
+            self._come_out()
+        elif self._inside is None:
+            self._inside = calls.lines()
+            for tracker in self._trackers:
+                tracker.lines = self._inside
+            if self._inside is not None:
+                self._inside.start(frame=frame)
+        if self._inside is not None:
+            self._inside.lines.pause()
+            self._inside.lines.resume(frame)
+
+    def _come_out(self) -> None:
+        inside, self._inside = self._inside, None
+        for tracker in self._trackers:
+            tracker.lines = None
+        if inside is not None:
+            inside.close()
 
     def _ready(self) -> Live | None:
         live = self._live()

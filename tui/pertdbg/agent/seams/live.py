@@ -17,14 +17,17 @@ from pertdbg.agent.seams.module import Replaced
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.shapes import adapter_for, subclasses
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Active, is_method_of
+from pertdbg.agent.seams.tracing import Active, Untraced, is_method_of
 from pertdbg.agent.seams.weights import Attack, AttackCall
 from pertdbg.agent.watch import Watch
 
 if TYPE_CHECKING:
+    from pertdbg.agent.naming import Named
     from pertdbg.agent.run import Run
 
 _Module: Any = torch.nn.Module
+
+_UNCALLED = "is there, but was not called"
 
 
 class Live:
@@ -44,9 +47,11 @@ class Live:
         self.calls, self._active = Calls(run), active
         self._run, self._findings = run, findings
         self._of_classes = [spec for spec in specs if spec.seam == "method"]
-        self._gradients = Gradients(lambda: bool(self._active), self._heard)
+        self._gradients = Gradients(self._listens, self._heard)
         self._removals: list[Callable[[], None]] = []
         self._watches: list[tuple[str, Watch]] = []
+        self._by_method: dict[tuple[type, str], Watch] = {}
+        self._named: dict[tuple[type, str], list[Named]] = {}
         self._watched: set[object] = set()
 
     def install(self) -> None:
@@ -76,13 +81,33 @@ class Live:
             except Missing as missing:
                 self._findings.miss(spec.name, str(missing))
                 continue
-            watch.install()
-            self._watched.add(getattr(cls, adapter.method))
-            self._removals.append(watch.remove)
-            self._watches.append((spec.name, watch))
+            self._install(watch, cls, adapter.method, spec.name)
             where = f"{cls.__module__}.{cls.__qualname__}"
-            self._findings.miss(spec.name, f"{where}.{adapter.method} is there, but was not called")
+            self._findings.miss(spec.name, f"{where}.{adapter.method} {_UNCALLED}")
             return
+
+    def watch(self, named: Named) -> None:
+        """Watch a class, or one object of it, as a person said; that rules over what was found."""
+        key = named.cls, named.adapter.method
+        others = self._named.setdefault(key, [])
+        others[:] = [*(other for other in others if not other.is_same(named)), named]
+        found = self._by_method.get(key)
+        if found is not None:
+            found.remove()
+            self._removals.remove(found.remove)
+
+        def means(layer: object) -> bool:
+            return any(other.means(layer) for other in others)
+
+        watch = Watch(named.cls, named.adapter, self._run, self.calls, means)
+        self._install(watch, *key, named.title)
+
+    def _install(self, watch: Watch, cls: type, method: str, title: str) -> None:
+        watch.install()
+        self._watched.add(getattr(cls, method))
+        self._removals.append(watch.remove)
+        self._watches.append((title, watch))
+        self._by_method[cls, method] = watch
 
     def note_seen(self) -> None:
         """Note the layers of the watched classes whose update was called."""
@@ -97,7 +122,7 @@ class Live:
                 replaced = Replaced(module, name, spec, self.calls, self._findings)
                 replaced.install()
                 self._removals.append(replaced.remove)
-                why = f"{module.__name__}.{name} is there, but was not called"
+                why = f"{module.__name__}.{name} {_UNCALLED}"
                 self._findings.miss(spec.name, why)
 
     def trackers(self, plans: tuple[Plan, ...]) -> list[Tracker]:
@@ -130,11 +155,15 @@ class Live:
 
         self._removals.append(unhook)
 
+    def _listens(self) -> bool:
+        """Say whether a function is followed that may want a gradient."""
+        return any(isinstance(active, Loops) for active in self._active.values())
+
     def _heard(self, backward: Backward, asked: types.FrameType) -> None:
         """Tell the followed functions on the stack, the innermost first, until one claims it."""
         if not self._run.recording:
             return
-        with self.calls.guarded("reading a gradient"):
+        with self.calls.guarded("reading a gradient"), Untraced():
             frame: types.FrameType | None = asked
             while frame is not None:
                 active = self._active.get(id(frame))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pertdbg.agent.seams.calls import Call, Calls, Counted, Numbers, Outcome, Scene, caller_of
 from pertdbg.agent.seams.gradients import Backward, own_gradient
@@ -12,6 +12,9 @@ from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.scenes import Scope, numbers_of, scene_of, subject_of
 from pertdbg.agent.seams.source import source_of
 from pertdbg.agent.seams.tracing import read_locals
+
+if TYPE_CHECKING:
+    from pertdbg.agent.lines.call import CallLines
 
 
 class Tracker:
@@ -38,6 +41,13 @@ class Tracker:
         """Delta was made since the loop was last left."""
         self._first: weakref.ref[Any] | None = None
         self._line = 0
+        self.lines: CallLines | None = None
+        """What goes through the lines of the function, where that is wanted."""
+
+    @property
+    def name(self) -> str | None:
+        """What the loop is called, once a call of it was seen."""
+        return None if self._counted is None else self._counted.name
 
     def line(self, frame: types.FrameType) -> None:
         """A line is about to run: an end or a beginning may lie before it."""
@@ -120,7 +130,7 @@ class Tracker:
         scene, numbers = self._seen(scope)
         raised = None if error is None else frame.f_lineno
         call = self._begin(frame, Scene(), numbers)
-        self._calls.finish(call, scene, Outcome(None, error, raised, line))
+        self._calls.finish(call, scene, Outcome(None, error, raised, line), _names(frame))
 
     def _ensure_made(self, frame: types.FrameType) -> None:
         """Count a delta that no line here made: an argument, or one that lives outside."""
@@ -146,7 +156,7 @@ class Tracker:
         if call is None:
             call = self._begin(frame, scene, numbers)
         raised = None if error is None else frame.f_lineno
-        self._calls.finish(call, scene, Outcome(None, error, raised, line))
+        self._calls.finish(call, scene, Outcome(None, error, raised, line), _names(frame))
 
     def _leave_loop(self, frame: types.FrameType, error: BaseException | None = None) -> None:
         idle = self._call is None and not self._wrote and error is None
@@ -161,7 +171,11 @@ class Tracker:
     ) -> Call:
         module = frame.f_code.co_name == "<module>"
         caller = caller_of(frame if module else frame.f_back)
-        return self._calls.begin(self._known(), scene, numbers, caller, gradient)
+        call = self._calls.begin(self._known(), scene, numbers, caller, gradient, _names(frame))
+        call.lines = self.lines
+        if self.lines is not None:
+            self.lines.begin(call.entry)
+        return call
 
     def _known(self) -> Counted:
         if self._counted is None:
@@ -185,3 +199,10 @@ class Tracker:
     def _seen(self, scope: Scope) -> tuple[Scene, Numbers]:
         numbers = self._numbers(scope)
         return scene_of(self._plan, scope, numbers, self._first), numbers
+
+
+def _names(frame: types.FrameType) -> Scope:
+    """Give all that a function's own names stand for just now."""
+    code = frame.f_code
+    names = code.co_names if code.co_name == "<module>" else (*code.co_varnames, *code.co_cellvars)
+    return read_locals(frame, frozenset(names), traced=True)

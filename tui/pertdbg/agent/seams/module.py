@@ -11,7 +11,9 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from torch.compiler import is_compiling
 
 from pertdbg.agent.adapter import Missing, thing_in
 from pertdbg.agent.base import shape_of
@@ -22,6 +24,9 @@ from pertdbg.agent.seams.scenes import first_tensor, image_scene, numbers_of
 from pertdbg.agent.seams.source import source_of
 from pertdbg.agent.seams.spec import Spec
 from pertdbg.agent.tensors import is_tensor
+
+if TYPE_CHECKING:
+    from pertdbg.agent.lines.call import CallLines
 
 
 class Replaced:
@@ -43,16 +48,26 @@ class Replaced:
 
         @functools.wraps(original)
         def observed(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():  # a graph with us in it would be another one
+                return original(*args, **kwargs)
+            lines = self._lines()
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
+                if lines is not None:
+                    lines.stop(error)
+                    lines.close()
                 # A bare raise adds no entry for this frame again (Python 3.11 and later).
                 if error.__traceback__ is not None:
                     error.__traceback__ = error.__traceback__.tb_next
                 raise
+            if lines is not None:
+                lines.stop()
             if self._calls.open:
                 with self._calls.guarded("observing a function"):
-                    self._observe(args, kwargs, result, sys._getframe(1))
+                    self._observe(args, kwargs, result, sys._getframe(1), lines)
+            if lines is not None:
+                lines.close()
             return result
 
         self._replacement = observed
@@ -63,12 +78,23 @@ class Replaced:
         if getattr(self._module, self._name, None) is self._replacement:
             setattr(self._module, self._name, self._original)
 
+    def _lines(self) -> CallLines | None:
+        """Begin to go through the lines of the call that comes, where that is wanted."""
+        if self._calls.open:
+            with self._calls.guarded("going through a function"):
+                lines = self._calls.lines()
+                if lines is not None:
+                    lines.start(self._original.__code__)
+                return lines
+        return None
+
     def _observe(
         self,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         result: Any,
         frame: types.FrameType,
+        lines: CallLines | None,
     ) -> None:
         scope = dict(self._signature.bind(*args, **kwargs).arguments)
         clean = first_tensor(self._spec.input, scope)
@@ -78,6 +104,7 @@ class Replaced:
         scope.update(zip(("width", "length"), reversed(shape), strict=False))
         numbers = numbers_of(self._spec, scope)
         call = self._calls.begin(self._known(scope), Scene(), numbers, caller_of(frame))
+        call.lines = lines
         line = self._original.__code__.co_firstlineno
         scene = image_scene(result, clean, numbers.bound)
         self._calls.finish(call, scene, Outcome(result, first_line=line))

@@ -10,6 +10,7 @@ import torch
 from pertdbg.agent.adapter import Adapter
 from pertdbg.agent.seams.plans import used_by
 from pertdbg.agent.seams.spec import Spec, roots
+from pertdbg.agent.written import written
 
 _NOT_OURS = (torch.nn.Module, object)
 
@@ -48,7 +49,7 @@ def _names_used(cls: type) -> frozenset[str]:
         for value in vars(base).values()
         if isinstance(value, types.FunctionType)
     ]
-    return frozenset().union(*(used_by(function.__code__) for function in functions))
+    return frozenset().union(*(used_by(written(function)) for function in functions))
 
 
 def _adapter(spec: Spec, used: frozenset[str]) -> Adapter:

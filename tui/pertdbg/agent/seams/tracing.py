@@ -13,6 +13,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from pertdbg.agent import aside
+
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Flags of code that is left and entered again: not followed."""
 
@@ -57,14 +59,47 @@ class Tracing:
         """Stop, and forget the calls under way."""
         raise NotImplementedError
 
+    def join(self, frame: types.FrameType) -> None:
+        """Follow a call that is under way already, if it is one to follow."""
+        chosen = self._chosen(frame)
+        active = None if chosen is None else self._begin(chosen, frame)
+        if chosen is not None and active is not None:
+            self._join(frame, chosen, active)
+
+    def leave(self, frame: types.FrameType, error: BaseException | None) -> None:
+        """Follow a call no further that was joined: for us it ends here."""
+        active = self.active.pop(id(frame), None)
+        if active is not None:
+            active.end(frame, None, error)
+            self._leave(frame)
+            read_locals(frame, frozenset())
+
+    def _join(self, frame: types.FrameType, chosen: Chosen, active: Active) -> None:
+        raise NotImplementedError
+
+    def _leave(self, frame: types.FrameType) -> None:
+        """Take what follows a call out of its frame."""
+
+    @aside.entered
     def _begin(self, chosen: Chosen, frame: types.FrameType) -> Active | None:
-        active = chosen.begin(frame)
+        before = aside.off()
+        try:
+            active = chosen.begin(frame)
+        finally:
+            aside.on(before)
         if active is not None:
             self.active[id(frame)] = active
         return active
 
+    @aside.entered
     def _chosen(self, frame: types.FrameType) -> Chosen | None:
-        return None if frame.f_code.co_flags & _GENERATORS else self._choose(frame)
+        if frame.f_code.co_flags & _GENERATORS:
+            return None
+        before = aside.off()
+        try:
+            return self._choose(frame)
+        finally:
+            aside.on(before)
 
 
 class BySettrace(Tracing):
@@ -87,37 +122,59 @@ class BySettrace(Tracing):
             sys.settrace(None)
         self.active.clear()
 
+    def _join(self, frame: types.FrameType, _: Chosen, active: Active) -> None:
+        if sys.gettrace() == self._called and frame.f_trace is None:
+            frame.f_trace_lines = active.by_line
+            frame.f_trace = self._following(active)
+
+    def _leave(self, frame: types.FrameType) -> None:
+        if getattr(frame.f_trace, "__module__", None) == __name__:
+            del frame.f_trace
+            frame.f_trace_lines = True
+
+    @aside.entered
     def _called(self, frame: types.FrameType, event: str, _: Any) -> Any:
         if event != "call":
             return None
-        known = self._known.get(id(frame.f_code))
-        if known is None:
-            known = self._known[id(frame.f_code)] = (frame.f_code, self._chosen(frame))
-        if known[1] is None:
+        try:
+            known = self._known.get(id(frame.f_code))
+            if known is None:
+                known = self._known[id(frame.f_code)] = (frame.f_code, self._chosen(frame))
+            if known[1] is None:
+                return None
+            active = self._begin(known[1], frame)
+            if active is None:
+                return None
+            frame.f_trace_lines = active.by_line
+            return self._following(active)
+        except RecursionError:  # the target is at its depth's end, and meets its own a call later
             return None
-        active = self._begin(known[1], frame)
-        if active is None:
-            return None
-        frame.f_trace_lines = active.by_line
-        return self._following(active)
 
     def _following(self, active: Active) -> Callable[..., Any]:
-        raised: list[BaseException] = []
+        return _Follower(active, self.active)
 
-        def follow(frame: types.FrameType, event: str, value: Any) -> Any:
-            if event == "line":
-                raised.clear()
-                active.line(frame)
-            elif event == "exception":
-                raised[:] = [value[1]] if not isinstance(value[1], StopIteration) else []
-            elif event == "return":
-                self.active.pop(id(frame), None)
-                error = raised[0] if raised and value is None else None
-                raised.clear()
-                active.end(frame, value, error)
-            return follow
 
-        return follow
+class _Follower:
+    """Is told by Python of what happens in one running call, and tells on."""
+
+    __slots__ = ("_active", "_by_frame", "_raised")
+
+    def __init__(self, active: Active, by_frame: dict[int, Active]) -> None:
+        self._active, self._by_frame = active, by_frame
+        self._raised: BaseException | None = None
+
+    @aside.entered
+    def __call__(self, frame: types.FrameType, event: str, value: Any) -> Any:
+        if event == "line":
+            self._raised = None
+            _tell_line(self._active, frame)
+        elif event == "exception":
+            self._raised = None if isinstance(value[1], StopIteration) else value[1]
+        elif event == "return":
+            self._by_frame.pop(id(frame), None)
+            error, self._raised = self._raised if value is None else None, None
+            _tell_end(self._active, frame, value, error)
+        return self
 
 
 class ByMonitoring(Tracing):
@@ -128,6 +185,8 @@ class ByMonitoring(Tracing):
         self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
         self._tool: int | None = None
         self._known: dict[types.CodeType, Chosen] = {}
+        self._lined: set[types.CodeType] = set()
+        """Those whose lines are told of."""
 
     def install(self) -> str | None:
         """Begin, if one of the places for tools is free."""
@@ -161,17 +220,28 @@ class ByMonitoring(Tracing):
         on.restart_events()
         self._tool = None
         self.active.clear()
+        self._known.clear()
+        self._lined.clear()
 
+    @aside.entered
     def _started(self, code: types.CodeType, _: int) -> Any:
         frame = sys._getframe(1)
         chosen = self._known.get(code) or self._chosen(frame)
         if chosen is None:
             return self._monitoring.DISABLE
         active = self._begin(chosen, frame)
-        if code not in self._known:
-            self._known[code] = chosen
-            self._follow(code, by_line=active is None or active.by_line)
+        self._tell_of(code, chosen, by_line=active is None or active.by_line)
         return None
+
+    def _join(self, frame: types.FrameType, chosen: Chosen, active: Active) -> None:
+        self._tell_of(frame.f_code, chosen, by_line=active.by_line)
+
+    def _tell_of(self, code: types.CodeType, chosen: Chosen, *, by_line: bool) -> None:
+        if code not in self._known or (by_line and code not in self._lined):
+            self._known[code] = chosen
+            if by_line:
+                self._lined.add(code)
+            self._follow(code, by_line=by_line)
 
     def _follow(self, code: types.CodeType, *, by_line: bool) -> None:
         on, events = self._monitoring, self._monitoring.events
@@ -179,12 +249,14 @@ class ByMonitoring(Tracing):
         on.set_local_events(self._tool, code, lines | events.PY_RETURN)
         on.set_events(self._tool, events.PY_START | events.PY_UNWIND)
 
+    @aside.entered
     def _line(self, _: types.CodeType, __: int) -> None:
         frame = sys._getframe(1)
         active = self.active.get(id(frame))
         if active is not None and active.by_line:
-            active.line(frame)
+            _tell_line(active, frame)
 
+    @aside.entered
     def _returned(self, _: types.CodeType, __: int, value: Any) -> None:
         self._ended(sys._getframe(1), value, None)
 
@@ -192,10 +264,51 @@ class ByMonitoring(Tracing):
         if self.active:
             self._ended(sys._getframe(1), None, error)
 
+    @aside.entered
     def _ended(self, frame: types.FrameType, value: Any, error: BaseException | None) -> None:
         active = self.active.pop(id(frame), None)
         if active is not None:
-            active.end(frame, value, error)
+            _tell_end(active, frame, value, error)
+
+
+@aside.entered
+def _tell_line(active: Active, frame: types.FrameType) -> None:
+    before = aside.off()
+    try:
+        active.line(frame)
+    finally:
+        aside.on(before)
+
+
+@aside.entered
+def _tell_end(
+    active: Active, frame: types.FrameType, value: Any, error: BaseException | None
+) -> None:
+    before = aside.off()
+    try:
+        active.end(frame, value, error)
+    finally:
+        aside.on(before)
+
+
+class Untraced:
+    """Keep what runs inside out of a trace function of ours, which is asked at each call.
+
+    Only what pertdbg itself runs belongs inside: it would be asked about thousands of its own.
+    """
+
+    __slots__ = ("_trace",)
+
+    def __enter__(self) -> None:
+        trace = sys.gettrace()
+        ours = getattr(trace, "__module__", "").startswith("pertdbg.")
+        self._trace = trace if ours else None
+        if ours:
+            sys.settrace(None)
+
+    def __exit__(self, *error: object) -> None:
+        if self._trace is not None:
+            sys.settrace(self._trace)
 
 
 def tracing(choose: Choose) -> Tracing:

@@ -41,14 +41,14 @@ class Attack:
 class AttackCall:
     """One call of the attacking method."""
 
-    by_line = False
-
     def __init__(self, attack: Attack, calls: Calls, findings: Findings) -> None:
         self._attack, self._calls, self._findings = attack, calls, findings
         self._parameters: Tensors = {}
         self._gradients: Tensors = {}
         self._copies: Tensors = {}
         self._call: Call | None = None
+        self.by_line = False
+        """Its lines are gone through."""
 
     def begin(self, frame: types.FrameType) -> bool:
         """Note what is there before the weights move; says whether this is an attack."""
@@ -66,10 +66,17 @@ class AttackCall:
         counted = self._known(scope)
         self._call = self._calls.begin(counted, scene, numbers, caller_of(frame.f_back))
         self._calls.inside(True)
+        lines = self._call.lines = self._calls.lines()
+        if lines is not None:
+            self.by_line = True
+            lines.begin(self._call.entry)
+            lines.start(frame=frame)
         return True
 
     def line(self, frame: types.FrameType) -> None:
-        """Lines say nothing here."""
+        """A line is about to run, where lines are gone through."""
+        if self._call is not None and self._call.lines is not None:
+            self._call.lines.lines.line(frame)
 
     def end(self, frame: types.FrameType, value: Any, error: BaseException | None) -> None:
         """The method returned, or raised: see what has moved."""
@@ -77,8 +84,13 @@ class AttackCall:
         self._calls.inside(False)
         if call is None:
             return
+        if call.lines is not None:
+            call.lines.lines.leave(None if error is None else type(error).__name__)
+            call.lines.stop(error)
         with self._calls.guarded("recording an attack on weights"):
             self._finish(frame, call, value, error)
+        if call.lines is not None:
+            call.lines.close()
         self._parameters, self._gradients, self._copies = {}, {}, {}
 
     def _finish(

@@ -11,10 +11,11 @@ from pertdbg.app.panels.delta import histogram
 from pertdbg.app.panels.values import title
 from pertdbg.app.plot import extremes, heat
 from pertdbg.output.safe import printable
-from pertdbg.output.words import role
+from pertdbg.output.words import role, share
 from pertdbg.record import CallRecord
 from pertdbg.recording.parts import HeatMap
 from pertdbg.recording.stored import StoredTensor
+from pertdbg.recording.tensormap import Sketch
 
 _KEYS = "t next tensor  v values"
 
@@ -24,33 +25,39 @@ _BARS = 5
 
 HOW_TO_STORE = "`--tensors all` (or every:N, last) stores whole tensors"
 
-LARGEST = 1 << 22
-"""Elements of the largest tensor of which a map is made while somebody waits."""
-
 
 def stored(
-    tensor: StoredTensor, picture: HeatMap | None, width: int, height: int, *, colour: bool
+    tensor: StoredTensor, sketch: Sketch, width: int, height: int, *, colour: bool
 ) -> list[Line]:
     """Draw the panel of a stored tensor.
 
     Args:
         tensor: What is shown.
-        picture: Its map; None where it has no elements or too many.
+        sketch: Its map, as far as it is.
         width: Cells across.
         height: Lines.
         colour: Whether colours can be told apart.
     """
     head = [clip([(title(tensor), "strong")], width), clip([(_KEYS, "dim")], width)]
+    return [*head, *sketched(sketch, width, height - 2, colour=colour)]
+
+
+def sketched(sketch: Sketch, width: int, height: int, *, colour: bool) -> list[Line]:
+    """Draw a map that is being made, and say how much of the tensor it knows."""
+    picture = sketch.picture()
     if picture is None:
-        why = "it has no elements" if not tensor.count else "too large for a map; v shows values"
-        return [*head, *wrap(why, width, "dim")]
-    drawn = _drawn("sizes", picture, width, height - 2, None, colour=colour)
-    return [*head, *drawn]
+        return wrap("it has no elements", width, "dim")
+    name = "sizes" if sketch.done else f"sizes so far ({share(sketch.share)} read)"
+    return _drawn(name, picture, width, height, None, colour=colour)
 
 
-def not_stored(name: str, others: Sequence[str], near: int | None, width: int) -> list[Line]:
-    """Say that a tensor is not stored of this call, and where there is one."""
+def not_stored(
+    name: str, others: Sequence[str], why: str, near: int | None, width: int
+) -> list[Line]:
+    """Say that a tensor is not stored of this call, why, and where there is one."""
     lines = wrap(f"{printable(role(name))}: not stored of this call", width, "note")
+    if why and not others:
+        lines += wrap(why, width)
     if others:
         lines += wrap(f"stored are: {', '.join(printable(role(o)) for o in others)} (t)", width)
     elif near is not None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pertdbg.app.lines import Line, Piece, clip, length
 from pertdbg.app.numbers import count, seconds
+from pertdbg.app.panels.ranks import waiting
+from pertdbg.app.store import View
 from pertdbg.output.safe import printable
 from pertdbg.ranks import RankSession
 from pertdbg.record import CallRecord
@@ -27,15 +29,23 @@ class Progress:
     calls: int
     rate: float | None
     """Calls a second; None before it can be told."""
+    because: tuple[str, ...] = ()
+    """The conditions that stopped it."""
 
 
 def status(
-    session: Session, record: CallRecord | None, progress: Progress, hint: str, width: int
+    session: Session,
+    record: CallRecord | None,
+    progress: Progress,
+    hint: str,
+    width: int,
+    *,
+    inside: str = "",
 ) -> Line:
-    """Write the bar: the call (or a hint) at the left, the state at the right."""
+    """Write the bar: the call and the line inside it (or a hint), and the state at the right."""
     state: Line = clip(_state(session, progress), width - 2)
     room = width - length(state) - 3
-    left: list[Piece] = [(printable(hint), "warn")] if hint else _call(session, record)
+    left: list[Piece] = [(printable(hint), "warn")] if hint else _call(session, record, inside)
     line: Line = [(" ", "")]
     for text, style in left:
         if len(line) > 1 and length([*line, (text, style)]) + 2 > room:
@@ -52,12 +62,22 @@ def _rank(session: Session, record: CallRecord) -> str:
     return f"rank {record.rank}" if record.rank else ""
 
 
-def _call(session: Session, record: CallRecord | None) -> list[Piece]:
+def place(view: View) -> str:
+    """Say which line inside a call is shown; nothing where the call as a whole is."""
+    if view.inside is None:
+        return ""
+    where = f"line {view.inside.event.line}"
+    return f"#{count(view.cursor)} under way, {where}" if view.under_way else where
+
+
+def _call(session: Session, record: CallRecord | None, inside: str) -> list[Piece]:
     name = printable(session.target_name)
+    line: list[Piece] = [(inside, "note")] if inside else []
     if record is None:
-        return [(name, "label")]
+        return [*line, (name, "label")]
     return [
         (f"call {count(record.call)}", "strong"),
+        *line,
         (f"batch {count(record.batch)} step {count(record.step)}", ""),
         (printable(record.layer), "label"),
         (name, "label"),
@@ -81,8 +101,12 @@ def _word(session: Session) -> str:
 def _details(session: Session, progress: Progress) -> list[str]:
     if session.state is State.LOADING:
         return [printable(session.loading), *([seconds(session.elapsed)] if session.live else [])]
+    if session.state is State.STOPPED and progress.because:
+        return [printable(f"because {'; '.join(progress.because)}")]
     if session.state is State.RUNNING:
         rate = [] if progress.rate is None else [f"{progress.rate:,.0f}/s"]
+        if isinstance(session, RankSession) and (state := session.state_here).waits_for:
+            return [f"{count(progress.calls)} calls,", waiting(state)]
         return [f"{count(progress.calls)} calls", *rate, seconds(session.elapsed)]
     if session.state is State.ENDED and session.ended is not None:
         return [printable(session.ended.text.removeprefix("ended").lstrip(", "))]

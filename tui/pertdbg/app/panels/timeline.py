@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pertdbg.app.lines import Line, clip, length
-from pertdbg.app.marks import Marks, cell_of, kind_of
+from pertdbg.app.marks import Marks, kind_of
 from pertdbg.app.numbers import count
+from pertdbg.app.seek import Only
+from pertdbg.output.safe import printable
+from pertdbg.recording.timeline import cell_of, last_place
 
 _LINE = "─"
 _CURSOR = "┃"
@@ -34,6 +37,7 @@ def timeline(
     height: int,
     *,
     open_end: bool,
+    only: Only | None = None,
 ) -> list[Line]:
     """Draw the line, and a legend with counts where there is a second line.
 
@@ -45,22 +49,26 @@ def timeline(
         width: Cells across.
         height: Lines.
         open_end: Whether the target may make more calls.
+        only: The calls that are walked through; the others leave gaps.
     """
     cells = track(head, width)
     if not head:
         return [[(" " + _LINE * cells, "dim"), ("  no calls yet", "label")]]
     left = (" ", "") if window[0] == 1 else ("<", "mark")
     end = ("…" if open_end else "┤", "dim") if window[1] == head else (">", "mark")
-    line: Line = [left, *_track(marks, cursor, window, cells), end]
+    line: Line = [left, *_track(marks, cursor, window, cells, only), end]
     position = f" {count(cursor)}/{count(head)}"
     line.append((position.rjust(width - cells - 3), "strong"))
-    return [line] if height < 2 else [line, _legend(marks, window, head, width)]
+    return [line] if height < 2 else [line, _legend(marks, window, head, width, only)]
 
 
-def _track(marks: Marks, cursor: int, window: Window, cells: int) -> Line:
+def _track(marks: Marks, cursor: int, window: Window, cells: int, only: Only | None) -> Line:
     line: Line = []
     n = window[1] - window[0] + 1
-    for bits in marks.cells(*window, cells):
+    for cell, bits in enumerate(marks.cells(*window, cells)):
+        if only is not None and not only.any(*_calls_of(cell, window, cells)):
+            line.append((" ", ""))
+            continue
         kind = kind_of(bits)
         line.append((_LINE, "dim") if kind is None else (kind.glyph, kind.style))
     if not window[0] <= cursor <= window[1]:
@@ -75,8 +83,17 @@ def _track(marks: Marks, cursor: int, window: Window, cells: int) -> Line:
     return line
 
 
-def _legend(marks: Marks, window: Window, head: int, width: int) -> Line:
+def _calls_of(cell: int, window: Window, cells: int) -> Window:
+    """Give the calls that a cell stands for; the last one may be before the first."""
+    n = window[1] - window[0] + 1
+    return window[0] + cell * n // cells, window[0] - 1 + last_place(cell, n, cells)
+
+
+def _legend(marks: Marks, window: Window, head: int, width: int, only: Only | None) -> Line:
     line: Line = [(" ", "")]
+    if only is not None:
+        upto = "" if only.upto >= head else f" of {count(only.upto)} looked at"
+        line.append((f"only {printable(only.words)}: {count(len(only.ids))}{upto}  ", "note"))
     if window != (1, head):
         line.append((f"calls {count(window[0])} to {count(window[1])}  ", "strong"))
     for kind, calls in reversed(marks.counts(*window)):

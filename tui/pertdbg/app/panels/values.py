@@ -10,36 +10,35 @@ from pertdbg.output.safe import printable
 from pertdbg.output.words import number, role
 from pertdbg.recording.dtypes import Number
 from pertdbg.recording.stored import StoredTensor
+from pertdbg.recording.window import Window
 
 _COLUMN = 11
 """Cells of a column, with the blank before it."""
 
-_AT_ONCE = 1 << 16
-"""Most elements between the first and the last one seen that are read together."""
+_READING = 0.05
+"""Seconds of one look in which values are read; the others come with the next looks."""
+
+UNREAD = "…"
+"""What stands in the place of a value that is not read yet."""
 
 
-def matrix(tensor: StoredTensor) -> tuple[int, int]:
-    """Give the rows and columns of a tensor seen as a matrix: rows along its last dimension."""
-    columns = tensor.shape[-1] if tensor.shape else 1
-    return (tensor.count // columns if columns else 0), columns
-
-
-def title(tensor: StoredTensor) -> str:
-    """Say what tensor it is."""
+def title(tensor: StoredTensor, index: str = "") -> str:
+    """Say what tensor it is, and which part of it."""
     shape = "x".join(map(str, tensor.shape)) or "scalar"
-    return printable(f"{role(tensor.role)}  {tensor.dtype.name} {shape}")
+    part = f" [{index}]" if index else ""
+    return printable(f"{role(tensor.role)}  {tensor.dtype.name} {shape}{part}")
 
 
-def seen(tensor: StoredTensor, width: int, height: int) -> tuple[int, int]:
+def seen(window: Window, width: int, height: int) -> tuple[int, int]:
     """Give how many rows and columns there is room for."""
-    return max(height - 1, 1), max((width - _gutter(tensor)) // _COLUMN, 1)
+    return max(height - 1, 1), max((width - _gutter(window)) // _COLUMN, 1)
 
 
-def values(tensor: StoredTensor, top: int, left: int, width: int, height: int) -> list[Line]:
-    """Draw the table.
+def values(window: Window, top: int, left: int, width: int, height: int) -> list[Line]:
+    """Draw the table; what takes too long to read is left for the next look.
 
     Args:
-        tensor: What to show.
+        window: What to show.
         top: First row.
         left: First column.
         width: Cells across.
@@ -48,37 +47,30 @@ def values(tensor: StoredTensor, top: int, left: int, width: int, height: int) -
     Raises:
         DamagedRecording: The values are damaged.
     """
-    rows, columns = matrix(tensor)
-    if not tensor.count:
+    if not window.count:
         return [[("it has no elements", "dim")]]
-    room, wide = seen(tensor, width, height)
-    bottom, right = min(top + room, rows), min(left + wide, columns)
-    gutter = _gutter(tensor)
-    names = (padded(count(k), _COLUMN, right=True) for k in range(left, right))
+    room, wide = seen(window, width, height)
+    bottom, right = min(top + room, window.rows), min(left + wide, window.columns)
+    gutter = _gutter(window)
+    places = (window.column_name(column) for column in range(left, right))
+    names = (padded(count(place), _COLUMN, right=True) for place in places)
     lines: list[Line] = [[(" " * gutter + "".join(names), "head")]]
-    for row, found in enumerate(_read(tensor, columns, (top, bottom), (left, right)), top):
-        label = padded(_index(tensor, row), gutter - 1, right=True) + " "
+    for row, found in enumerate(window.read((top, bottom), (left, right), _READING), top):
+        label = padded(window.row_name(row), gutter - 1, right=True) + " "
         lines.append([(label, "label"), *map(_cell, found)])
     return [clip(line, width) for line in lines]
 
 
-def _read(
-    tensor: StoredTensor, columns: int, rows: tuple[int, int], across: tuple[int, int]
-) -> list[list[Number]]:
-    """Read what is seen: in one go where it stands together, else row by row."""
-    (top, bottom), (left, right) = rows, across
-    if (bottom - top) * columns > _AT_ONCE:
-        starts = (row * columns for row in range(top, bottom))
-        return [tensor.values(at + left, at + right) for at in starts]
-    found = tensor.values(top * columns, bottom * columns)
-    starts = (row * columns for row in range(bottom - top))
-    return [found[at + left : at + right] for at in starts]
+def unread(lines: list[Line]) -> bool:
+    """Say whether values are missing that the next look will show."""
+    return any(text.strip() == UNREAD for line in lines for text, _ in line)
 
 
-def _cell(value: Number) -> Piece:
-    text = _text(value)
+def _cell(value: Number | None) -> Piece:
+    if value is None:
+        return padded(UNREAD, _COLUMN, right=True), "dim"
     bad = isinstance(value, float) and not math.isfinite(value)
-    return padded(text, _COLUMN, right=True), "bad" if bad else ""
+    return padded(_text(value), _COLUMN, right=True), "bad" if bad else ""
 
 
 def _text(value: Number) -> str:
@@ -90,13 +82,5 @@ def _text(value: Number) -> str:
     return text if len(text) < _COLUMN else f"{value:.3e}"
 
 
-def _gutter(tensor: StoredTensor) -> int:
-    return sum(len(str(size)) + 1 for size in tensor.shape[:-1]) + 2
-
-
-def _index(tensor: StoredTensor, row: int) -> str:
-    places: list[str] = []
-    for size in reversed(tensor.shape[:-1]):
-        row, place = divmod(row, size)
-        places.append(str(place))
-    return ",".join(reversed(places))
+def _gutter(window: Window) -> int:
+    return sum(len(str(size)) + 1 for size in window.tensor.shape[:-1]) + 2

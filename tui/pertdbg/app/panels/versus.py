@@ -32,19 +32,22 @@ def versus(pair: Pair, names: tuple[str, str], said: str, width: int) -> list[Li
         lines += wrap(printable(said), width, "dim")
     if pair.found:
         lines += [[], *_differences(pair.found, names, width)]
-    if pair.a is not None and pair.b is not None:
-        lines += [[], *_beside(describe(pair.a), describe(pair.b), names, width)]
+    if pair.a is not None or pair.b is not None:
+        one, other = ([] if record is None else describe(record) for record in (pair.a, pair.b))
+        lines += [[], *_beside(one, other, names, width)]
     return lines
 
 
 def _verdict(pair: Pair, names: tuple[str, str], width: int) -> list[Line]:
     if pair.problem:
         return wrap(printable(pair.problem), width, "warn")
-    if pair.a is None:
+    there = pair.a or pair.b
+    if there is None:
         return wrap("there is no call", width, "dim")
-    call = f"call {count(pair.a.call)} of {printable(pair.a.layer)}"
-    if pair.b is None:
-        return wrap(f"{call}: not in {printable(names[1])}", width, "warn")
+    call = f"call {count(there.call)} of {printable(there.layer)}"
+    if pair.a is None or pair.b is None:
+        lacking = names[0] if pair.a is None else names[1]
+        return wrap(f"{call}: not in {printable(lacking)}", width, "warn")
     if not pair.found:
         return wrap(f"{call}: no fact differs in a bit", width, "ok")
     beyond = any(found.kind != "bits" for found in pair.found)

@@ -15,19 +15,25 @@ from pertdbg.app.panels.status import Progress
 from pertdbg.app.store import View
 from pertdbg.app.widgets.bars import StatusBar, Timeline
 from pertdbg.app.widgets.painter import STYLES
-from pertdbg.app.widgets.panel import PANELS, Panel, Welcome
+from pertdbg.app.widgets.panel import PANELS, Panel, SourcePanel, Welcome
 from pertdbg.session import State
 
 _ALWAYS = frozenset({"gradient", "delta", "leaf", "storage"})
 _OVER = (State.ENDED, State.REPLAY)
-_SHARED = ("source", "output")
+_SHARED = ("source", "output", "watch", "findings")
 """Panels that take turns in one place where there is not room for both."""
+
+_BESIDE = (
+    *(("source", "output"), ("output", "source"), ("watch", "output")),
+    ("findings", "output"),
+)
+"""Each of them with the one that is named beside it."""
 
 _PICTURED = 10
 """Lines from which the delta panel draws a histogram worth a look."""
 
 _TOO_SMALL = "pertdbg needs a larger terminal:\nat least 40x10, better 80x24"
-_ONE = " one panel (keys 1-7); four from 60x16"
+_ONE = " one panel (keys 1-8); four from 60x16"
 
 
 class MainScreen(Screen[None]):
@@ -75,7 +81,7 @@ class MainScreen(Screen[None]):
 
     def show(self, view: View, progress: Progress, hint: str, loading: str) -> None:
         """Show a call everywhere; before the first one, what to look for and how far it is."""
-        empty = view.store.head == 0
+        empty = view.cursor == 0
         if empty != self.has_class("-empty"):
             self.set_class(empty, "-empty")
             self.call_after_refresh(self.panels[self.chosen].focus)
@@ -159,14 +165,33 @@ class MainScreen(Screen[None]):
         self.chosen = name
         self.panels[name].add_class("-chosen")
 
+    def is_seen(self, name: str) -> bool:
+        """Say whether a panel has a place on the screen."""
+        return bool(self.panels[name].display and self.panels[name].region.area)
+
+    def offer(self, name: str) -> None:
+        """Let a panel have the shared place, where there is one, and leave the focus."""
+        if self._in_grid(name) and not self.is_seen(name) and not self.has_class("-one"):
+            self._share(name)
+            self._rearranged()
+
+    def show_line(self, number: int) -> None:
+        """Show the source at a line of its file."""
+        if not self.is_seen("source"):
+            self.choose("source")
+        panel = self.panels["source"]
+        assert isinstance(panel, SourcePanel)  # noqa: S101 - as it was made
+        self.call_after_refresh(panel.show_line, number)
+
     def _share(self, name: str) -> None:
+        self.set_class(name in ("watch", "findings"), "-watching")
         for other in _SHARED:
             self.panels[other].set_class(other == name, "-slot")
 
     def _name_shared(self) -> None:
         """Say in the title of the shared place which other panel can come there."""
-        for name, other in (_SHARED, _SHARED[::-1]):
+        for name, other in _BESIDE:
             title = self.panels[name].TITLE
-            shared = not self.has_class("-wide")
+            shared = name in ("watch", "findings") or not self.has_class("-wide")
             hint = f"  ({self.panels[other].TITLE})" if shared else ""
             self.panels[name].border_title = title + hint

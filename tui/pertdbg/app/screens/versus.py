@@ -28,20 +28,15 @@ class Compare(Dialog[int]):
 
     BINDINGS: ClassVar[list[BindingType]] = COMPARE_BINDINGS
 
-    def __init__(self, both: Versus, ident: int) -> None:
-        """Prepare the screen.
-
-        Args:
-            both: The recordings. The second is closed with the screen.
-            ident: Call of the first that is shown first.
-        """
+    def __init__(self, both: Versus) -> None:
+        """Prepare the screen; the second recording is closed with it."""
         super().__init__(classes="-whole")
-        self._both, self.ident = both, ident
+        self._both = both
         names = (both.a.path.name, both.b.path.name)
         same = names[0] == names[1]
         self._names = (str(both.a.path), str(both.b.path)) if same else names
         self._said = ""
-        self._pair = both.at(ident)
+        self._pair = both.pair()
 
     def compose(self) -> ComposeResult:
         """Lay the page into a box as large as the screen."""
@@ -55,30 +50,33 @@ class Compare(Dialog[int]):
         self._both.b.close()
 
     def action_move(self, by: int) -> None:
-        """Show the next or the previous call."""
-        self._show(min(max(self.ident + by, 1), self._both.a.head), "")
+        """Show the next or the previous call that either recording has."""
+        self.workers.cancel_group(self, "search")
+        moved = self._both.move(forward=by > 0)
+        where = "last" if by > 0 else "first"
+        self._show("" if moved else f"this is the {where} call of both")
 
     def action_difference(self, forward: bool) -> None:
         """Look for the next or the previous call that differs."""
-        self._search(self.ident, forward)
+        self._search(forward, first=False)
 
     def action_first(self) -> None:
         """Look for the first call that differs."""
-        self._search(0, True)
+        self._search(True, first=True)
 
     def action_leave(self) -> None:
         """Go back to the panels, to this call."""
-        self.dismiss(self.ident)
+        self.dismiss(self._both.ident)
 
-    def _search(self, ident: int, forward: bool) -> None:
-        self.run_worker(self._find(ident, forward), group="search", exclusive=True)
+    def _search(self, forward: bool, *, first: bool) -> None:
+        self.run_worker(self._find(forward, first), group="search", exclusive=True)
 
-    async def _find(self, ident: int, forward: bool) -> None:
+    async def _find(self, forward: bool, first: bool) -> None:
         due = time.monotonic() + _BREATH
         try:
-            for done, found in enumerate(self._both.search(ident, forward=forward), 1):
-                if found is not None:
-                    self._show(found, "")
+            for done, found in enumerate(self._both.search(forward=forward, first=first), 1):
+                if found:
+                    self._show("")
                     return
                 if time.monotonic() > due:
                     self._say(f"{count(done)} calls without a difference so far…")
@@ -88,10 +86,10 @@ class Compare(Dialog[int]):
             self._say(str(error))
             return
         where = "after" if forward else "before"
-        self._say(f"no call differs {where} this one" if ident else "no call differs")
+        self._say("no call differs" if first else f"no call differs {where} this one")
 
-    def _show(self, ident: int, said: str) -> None:
-        self.ident, self._pair = ident, self._both.at(ident)
+    def _show(self, said: str) -> None:
+        self._pair = self._both.pair()
         self._say(said)
 
     def _say(self, said: str) -> None:

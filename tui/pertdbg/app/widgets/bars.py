@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 
 from pertdbg.app.lines import Line, wrap
-from pertdbg.app.panels.status import Progress, status
+from pertdbg.app.panels.status import Progress, place, status
 from pertdbg.app.panels.timeline import id_at, timeline, track
 from pertdbg.app.store import View
 from pertdbg.app.widgets.painter import Painter, Zoomed
@@ -31,8 +31,10 @@ class StatusBar(_Bar):
 
     def show(self, view: View, progress: Progress, hint: str) -> None:
         """Show a call, how far a free run has come, and a hint in place of the call."""
-        session, record = view.store.session, view.record
-        self._draw = lambda width, _: [status(session, record, progress, hint, width)]
+        session, record, inside = view.store.session, view.record, place(view)
+        self._draw = lambda width, _: [
+            status(session, record, progress, hint, width, inside=inside)
+        ]
         self.renew()
 
 
@@ -55,10 +57,13 @@ class Timeline(_Bar):
         marks, head = view.store.marks, view.store.head
         window, cursor = view.store.window(view.cursor), min(view.cursor, head)
         self._head, self._window = head, window
+        only = view.store.only
 
         def draw(width: int, height: int) -> list[Line]:
             try:
-                return timeline(marks, cursor, head, window, width, height, open_end=open_end)
+                return timeline(
+                    marks, cursor, head, window, width, height, open_end=open_end, only=only
+                )
             except PertdbgError as error:  # a damaged part of the recording
                 return wrap(printable(str(error)), width, "warn")[:height]
 

@@ -29,6 +29,10 @@ One owner, because Textual works out the component classes of a widget each time
 """
 
 
+_PAUSE = 0.01
+"""Seconds that keys and pixels have between two parts of what takes long."""
+
+
 class Zoomed(Message):
     """The wheel asks for fewer or more calls."""
 
@@ -50,6 +54,7 @@ class Painter(Widget):
         """Size that the lines were written for; None where they are out of date."""
         self._strips: dict[int, Strip] = {}
         self._styles: dict[str | Style, Style] = {}
+        self._unfinished = False
 
     def write(self, width: int, height: int) -> list[Line]:
         """Write the lines for a size."""
@@ -65,6 +70,16 @@ class Painter(Widget):
             if before == (self._lines, self._top):
                 return
         self._repaint()
+
+    def renew_soon(self) -> None:
+        """Look again before long: what was written is not all, for it would have taken too long."""
+        if not self._unfinished:
+            self._unfinished = True
+            self.set_timer(_PAUSE, self._look_again)
+
+    def _look_again(self) -> None:
+        self._unfinished = False
+        self.renew()
 
     def render_line(self, y: int) -> Strip:
         """Give a line of cells; the same one until the lines or the colours change."""

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
+from pertdbg.app.inside import Moment
+from pertdbg.app.kept import why_not_stored
 from pertdbg.app.keys import PANEL_BINDINGS
 from pertdbg.app.lines import Line, plain, wrap
+from pertdbg.app.panels import inside
 from pertdbg.app.panels.about import about
 from pertdbg.app.panels.delta import delta
+from pertdbg.app.panels.findings import evidence, findings
 from pertdbg.app.panels.gradient import SERIES, gradient
 from pertdbg.app.panels.leaf import leaf
-from pertdbg.app.panels.map import LARGEST, heat_map, not_stored, stored
+from pertdbg.app.panels.lines import how_to_get, lines_of
+from pertdbg.app.panels.map import heat_map, not_stored, stored
 from pertdbg.app.panels.output import output
 from pertdbg.app.panels.source import source
 from pertdbg.app.panels.storage import storage
+from pertdbg.app.panels.watch import Watched, watch
 from pertdbg.app.store import View
 from pertdbg.app.widgets.painter import Painter, Zoomed
 from pertdbg.errors import PertdbgError
+from pertdbg.event import LineEvent
 from pertdbg.output.safe import printable
 from pertdbg.record import CallRecord
+from pertdbg.recording.parts import LayerSource
+from pertdbg.recording.tensormap import Sketch
 
 _WHEEL = 3
 """Lines that a turn of the wheel scrolls."""
+
+_BREATH = 0.015
+"""Seconds for which the map of a stored tensor is made at a time."""
 
 _COPIED_WIDTH = 120
 """Width at which a panel is laid out to be copied as text."""
@@ -38,6 +51,8 @@ class Panel(Painter, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = PANEL_BINDINGS
     NAME: ClassVar[str]
     TITLE: ClassVar[str]
+    INSIDE: ClassVar[Callable[[Moment, int], list[Line]] | None] = None
+    """What the panel says of a moment inside a call, above what it says of the call."""
     _more = ""
 
     class Enlarged(Message):
@@ -76,9 +91,23 @@ class Panel(Painter, can_focus=True):
 
     def body(self, view: View, width: int, height: int) -> list[Line]:
         """Write the panel, or why there is no record to write it for."""
+        kind = type(self)
+        if view.inside is None or kind.INSIDE is None:
+            return self.whole(view, width, height)
+        lines = inside.heading(view.inside, width) + kind.INSIDE(view.inside, width)
+        if view.under_way:
+            return lines + inside.under_way(width)
+        if view.record is not None:
+            lines += inside.ending(view.record.call, width)
+        return lines + self.whole(view, width, height - len(lines))
+
+    def whole(self, view: View, width: int, height: int) -> list[Line]:
+        """Write what there is to say of the call as a whole."""
         if view.record is None:
-            return wrap(printable(view.problem), width, "warn")
-        return self.lines(view, view.record, width, height)
+            problem = "the call is under way" if view.under_way else view.problem
+            return wrap(printable(problem), width, "warn")
+        lit = evidence(view.store.faults.at(view.cursor), self.NAME, width)
+        return lit + self.lines(view, view.record, width, height - len(lit))
 
     def _fill(self) -> None:
         super()._fill()
@@ -127,6 +156,7 @@ class GradientPanel(Panel):
     """The gradient of the delta found at entry."""
 
     NAME, TITLE = "gradient", "1 gradient norm"
+    INSIDE = inside.gradient
 
     def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:
         """Write the panel, with the norm's course over the calls."""
@@ -153,6 +183,7 @@ class DeltaPanel(Panel):
     """The delta that is left at exit."""
 
     NAME, TITLE = "delta", "2 clamped delta"
+    INSIDE = inside.delta
 
     def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:  # noqa: ARG002 - as the others
         """Write the panel."""
@@ -163,6 +194,7 @@ class LeafPanel(Panel):
     """The tensors' place in the autograd graph."""
 
     NAME, TITLE = "leaf", "3 leaf status"
+    INSIDE = inside.leaf
 
     def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:  # noqa: ARG002 - as the others
         """Write the panel."""
@@ -173,6 +205,14 @@ class StoragePanel(Panel):
     """Where the tensors live."""
 
     NAME, TITLE = "storage", "4 storage"
+    INSIDE = inside.storage
+
+    def whole(self, view: View, width: int, height: int) -> list[Line]:
+        """Write what there is to say of the whole call, after a line also of that line's labels."""
+        lines = super().whole(view, width, height)
+        if view.inside is None:
+            return lines
+        return inside.labels(view.inside, view.store.letters(view.cursor), width) + lines
 
     def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:  # noqa: ARG002 - as the others
         """Write the panel."""
@@ -197,26 +237,57 @@ class MapPanel(Panel):
         tensor = store.tensor(record.id)
         if tensor is None:
             others = [other.role for other in store.tensors(record.id)]
-            return not_stored(store.role, others, store.near_tensors(record.id), width)
-        picture = store.picture_of(tensor) if tensor.count <= LARGEST else None
-        return stored(tensor, picture, width, height, colour=not self.app.no_color)
+            why, near = why_not_stored(store.recording, record), store.near_tensors(record.id)
+            return not_stored(store.role, others, why, near, width)
+        sketch = store.sketch(tensor)
+        if not sketch.done:
+            self._draw_on(sketch)
+        return stored(tensor, sketch, width, height, colour=not self.app.no_color)
+
+    def _draw_on(self, sketch: Sketch) -> None:
+        """Make more of a map before long; a small one is whole at once."""
+        if sketch.go_on(_BREATH):
+            self.renew_soon()
 
 
 class SourcePanel(Panel):
-    """The update method's source."""
+    """The update method's source, with what its lines did where that was recorded."""
 
     NAME, TITLE = "source", "6 source"
 
-    def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:  # noqa: ARG002 - as the others
-        """Write the panel."""
-        lines, self._current = source(view.store.layer(record.layer), record.source_line, width)
-        return lines
+    def body(self, view: View, width: int, height: int) -> list[Line]:
+        """Write the panel for a record, or for the lines of a call that is under way."""
+        events = view.store.events(view.cursor)
+        at = None if view.inside is None else view.inside.at
+        if events and (view.record is not None or view.under_way):
+            layer = self._layer(view, events[0])
+            left_out = view.store.inside(view.cursor).left_out
+            lines, self._current = lines_of(layer, events, at, left_out, width)
+            return lines
+        return super().body(view, width, height)
 
-    def scrolled(self, top: int) -> int:
-        """Keep the current line in sight."""
-        height = self.size.height
-        seen = top <= self._current < top + height
-        return top if seen else self._current - height // 2
+    def _layer(self, view: View, first: LineEvent) -> LayerSource | None:
+        if view.record is not None:
+            return view.store.layer(view.record.layer)
+        return view.store.layer_at(first.line)
+
+    def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:  # noqa: ARG002 - as the others
+        """Write the source alone, and how what its lines do would be had."""
+        lines, self._current = source(view.store.layer(record.layer), record.source_line, width)
+        return [*lines, *how_to_get(width)]
+
+    def show_line(self, number: int) -> None:
+        """Scroll to a line of the file."""
+        starts = (line[0][0].strip("> ") if line else "" for line in self._lines)
+        row = next((row for row, start in enumerate(starts) if start == str(number)), None)
+        if row is not None:
+            self._begin_at(row - self.size.height // 2)
+            self._repaint()
+
+    def scrolled(self, top: int) -> int:  # noqa: ARG002 - as the others
+        """Keep the current line in sight; half a page is turned at a time, whatever came before."""
+        half = max(self.size.height // 2, 1)
+        return self._current // half * half - half // 2
 
     _current = 0
 
@@ -234,6 +305,42 @@ class OutputPanel(Panel):
     def scrolled(self, top: int) -> int:  # noqa: ARG002 - as the others
         """Keep the end in sight."""
         return len(self._lines)
+
+
+class WatchPanel(Panel):
+    """What is watched, with its course over the calls."""
+
+    NAME, TITLE = "watch", "w watch"
+
+    def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:
+        """Write the values at the call, and the courses as far as they are made."""
+        store, recording = view.store, view.store.recording
+        if recording is None or not store.watches.all:
+            return watch([], view.cursor, width, height)
+        from pertdbg.conditions import previous_of  # nothing that the first frame needs
+
+        window, items = store.window(view.cursor), []
+        previous = previous_of(recording, record)
+        for expression in store.watches.all:
+            value = expression.value(record, previous)
+            unknown = expression.why_unknown(record, previous) if value is None else ""
+            course, done = store.watches.course(recording, expression, window, 2 * width)
+            if not done:
+                self.renew_soon()
+            items.append(Watched(expression.text, value, unknown, course))
+        return watch(items, view.cursor, width, height)
+
+
+class FindingsPanel(Panel):
+    """What is wrong, named; the findings of the call in full."""
+
+    NAME, TITLE = "findings", "8 findings"
+
+    def lines(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:  # noqa: ARG002 - as the others
+        """Write what was found so far."""
+        faults = view.store.faults
+        looked = faults.problem or ("looking…" if faults.looking else "")
+        return findings(faults.all, view.cursor, looked, width)
 
 
 class Welcome(Panel):
@@ -262,5 +369,7 @@ PANELS: tuple[type[Panel], ...] = (
     MapPanel,
     SourcePanel,
     OutputPanel,
+    WatchPanel,
+    FindingsPanel,
 )
 """In the order of the grid, which places them as they come."""

@@ -1,0 +1,39 @@
+"""Padding positions, as embeddings with a padding index are given them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pertdbg.agent.base import is_cpu, shape_of
+from pertdbg.agent.tensors import is_tensor, layout_reason, wrapping
+
+_SHAPES = 16
+"""Shapes of batches that are remembered."""
+
+
+class Padding:
+    """Where the newest batch of each shape is padded."""
+
+    def __init__(self) -> None:
+        self._masks: dict[tuple[int, ...], torch.Tensor | None] = {}
+
+    def seen(self, embedding: Any, ids: Any) -> None:
+        """An embedding is given ids."""
+        index = getattr(embedding, "__dict__", {}).get("padding_idx")
+        if type(index) is not int or not is_cpu(ids) or layout_reason(ids) or wrapping(ids):
+            return
+        shape = tuple(shape_of(ids))
+        mask = torch.eq(ids, index)
+        self._masks.pop(shape, None)
+        self._masks[shape] = mask if bool(mask.any()) else None
+        if len(self._masks) > _SHAPES:
+            del self._masks[next(iter(self._masks))]
+
+    def perturbed(self, delta: Any) -> bool | None:
+        """Say whether delta is non-zero where the batch is padded; None where none is known."""
+        if not is_tensor(delta) or not is_cpu(delta) or layout_reason(delta) or wrapping(delta):
+            return None
+        mask = self._masks.get(tuple(shape_of(delta))[:-1])
+        return None if mask is None else bool(torch.count_nonzero(delta.detach()[mask]))
