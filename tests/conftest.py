@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,53 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that runs the large bars whole."""
     parser.addoption("--whole", action="store_true", help="run every large bar at its full size")
+
+
+SHARES = {
+    "test_script_conformance": 3,
+    "test_scenario_shipped": 4,
+    "test_postmortem": 4,
+    "test_torch_features": 2,
+    "test_recording_hostile": 3,
+    "test_lines_trace": 3,
+    "test_conditions_search": 3,
+    "test_check_shapes": 2,
+    "test_check_scenarios": 2,
+    "test_findings_pages": 2,
+    "test_app_": 3,
+    "test_seams_shapes": 2,
+    "test_ablation_facts": 2,
+    "test_probe_": 2,
+    "test_between": 3,
+    "test_api_adapters": 2,
+    "test_guards_": 2,
+    "test_scenario_build": 2,
+    "test_script": 2,
+}
+"""By the beginning of a file's name: of the cases of each of its tests, one in so many runs without
+`--whole`. Which ones is drawn from the test's name, so that it is the same in every run."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave some cases of the large tables for ``--whole``, and those that are named alone."""
+    if config.getoption("--whole") or any("::" in word for word in config.args):
+        return
+    tests = Counter(_test(item) for item in items)
+    seen: Counter[str] = Counter()
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        test = _test(item)
+        share = next((n for name, n in SHARES.items() if item.path.name.startswith(name)), 1)
+        seen[test] += 1
+        drawn = (seen[test] + zlib.crc32(test.encode())) % share == 0
+        (kept if drawn or tests[test] < share else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
+def _test(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 @pytest.fixture

@@ -113,13 +113,22 @@ def test_the_timeline_marks_what_happened_and_the_cursor(
         update=replace(base.update, returned=False),
     )
     path = record_to(tmp_path / "r.pertdbg", [*calls(4), bad, *calls(7)[5:]], stops=[6])
-    lines = after(path, "end", size=size).splitlines()
+    lines: list[str] = []
+
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        await pilot.press("end")
+        while app.store.faults.looking:
+            await pilot.pause(0.02)
+        await pilot.pause()
+        lines.extend(shown(app).splitlines())
+
+    play(path, act, size)
     line = next(line for line in lines if "7/7" in line)
     marks = [glyph for glyph in line if glyph not in "─┃[] ┤/7"]
     # Call 1 creates, delta leaves its bound at call 2, call 5 holds a NaN, call 6 was a stop.
     assert marks == ["+", "^", "N", "o"]
     assert "[┃" in line
-    legend = "N NaN 1  x refused 1  ^ beyond bound 1  + created 1  o stopped 1"
+    legend = "N NaN 1  F finding 1  x refused 1  ^ beyond bound 1  + created 1  o stopped 1"
     assert (legend in "\n".join(lines)) == (size != SMALL)
 
 

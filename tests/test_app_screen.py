@@ -81,7 +81,7 @@ def test_a_small_terminal_shows_one_panel_and_the_bar_and_says_so(few: Path) -> 
             assert list(seen(app)) == [name]
             lines = shown(app).splitlines()
             assert lines[0].startswith(" call 1")
-            assert lines[1].startswith(" one panel (keys 1-7); four from 60x16")
+            assert lines[1].startswith(" one panel (keys 1-8); four from 60x16")
 
     play(few, act, (50, 14))
 

@@ -18,7 +18,7 @@ SCENARIOS = [
     for name, _ in listing()
     if name != "digits-pgd" or importlib.util.find_spec("sklearn") is not None
 ]
-ALWAYS_WHOLE = {"sift", "sift-fp16", "sift-bf16", "nan-gradient", "in-place-alias", "digits-pgd"}
+ALWAYS_WHOLE = {"sift", "nan-gradient"}
 """Run at full length by default too; the others are with ``--whole``."""
 
 Runs = tuple[dict[str, list[Any]], dict[str, list[Any]]]
@@ -38,7 +38,7 @@ def run(mode: str, calls: dict[str, int]) -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Runs:
     whole = request.config.getoption("--whole")
-    calls = {name: 200 if whole or name in ALWAYS_WHOLE else 24 for name in SCENARIOS}
+    calls = {name: 200 if whole or name in ALWAYS_WHOLE else 12 for name in SCENARIOS}
     return run("plain", calls), run("observed", calls)
 
 
@@ -53,7 +53,7 @@ def test_values_versions_random_state_exceptions_and_lifetimes_are_those_without
 
 @pytest.fixture(scope="module")
 def by_line(request: pytest.FixtureRequest) -> dict[str, list[Any]]:
-    calls = 200 if request.config.getoption("--whole") else 8
+    calls = 200 if request.config.getoption("--whole") else 4
     return run("lines", dict.fromkeys(SCENARIOS, calls))
 
 

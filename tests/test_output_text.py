@@ -102,7 +102,9 @@ def test_show_prints_the_call_that_was_asked_for(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(path)
-    assert capsys.readouterr().out.splitlines() == describe(_records.healthy(3, layer="a", call=2))
+    told = capsys.readouterr().out.splitlines()
+    assert told[:-2] == describe(_records.healthy(3, layer="a", call=2))
+    assert told[-1].startswith("ENDED")
     show(path, call=1, layer="b", rank=1)
     assert capsys.readouterr().out.startswith("call 1 of b: ")
     show(path, layer="b")

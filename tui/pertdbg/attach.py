@@ -89,6 +89,8 @@ class AttachSession(SteeredSession):
         """Connect, and again after the agent hung up: it does where we were asleep too long."""
         while self.ended is None:
             await self._connect()
+            if self._writer is not None:
+                self._writer.close()
             self._writer = None
             await asyncio.sleep(_AGAIN)
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+from pertdbg.app.faults import Faults
 from pertdbg.app.store import Store
 from pertdbg.conditions import field_names, parse
 from pertdbg.record import CallRecord
-from pertdbg.recording.reader import DamagedRecord, Recording
+from pertdbg.recording.reader import Recording
 
 Kind = Literal["value", "layer", "source", "output", "finding"]
 
@@ -62,7 +63,7 @@ def hits(store: Store, record: CallRecord | None, wanted: str) -> Iterator[Hit |
         _layers(recording, wanted),
         _source(recording, wanted),
         _output(recording, wanted),
-        _findings(recording, wanted),
+        _findings(store.faults, wanted),
     )
 
 
@@ -119,16 +120,8 @@ def _lines(lines: Iterable[str], wanted: str, call: int) -> Iterator[Hit]:
             yield Hit("output", line.strip()[:_WIDEST], id=call)
 
 
-def _findings(recording: Recording, wanted: str) -> Iterator[Hit | None]:
-    from pertdbg.findings.checker import Checker
-
-    sources = {layer.name: layer for layer in recording.layers}
-    checker = Checker(sources.get)
-    for record in recording.scan():
-        if isinstance(record, DamagedRecord):
-            continue
-        yield None
-        for finding in checker.feed(record):
-            text = f"{finding.kind}: {finding.message}"
-            if wanted in text.casefold():
-                yield Hit("finding", text[:_WIDEST], id=finding.id)
+def _findings(faults: Faults, wanted: str) -> Iterator[Hit | None]:
+    for finding in faults.all:
+        text = f"{finding.kind}: {finding.message}"
+        if wanted in text.casefold():
+            yield Hit("finding", text[:_WIDEST], id=finding.id)

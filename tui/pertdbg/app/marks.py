@@ -30,10 +30,10 @@ KINDS = (
     Kind("beyond", "^", "beyond bound", "note"),
     Kind("gap", "~", "gap", "warn"),
     Kind("refused", "x", "refused", "warn"),
+    Kind("finding", "F", "finding", "bad"),
     Kind("inf", "I", "Inf", "bad"),
     Kind("nan", "N", "NaN", "bad"),
     Kind("raised", "!", "raised", "bad"),
-    Kind("finding", "F", "finding", "bad"),
 )
 """From the least to the most pressing: where several meet in a cell, the last is drawn."""
 
