@@ -38,7 +38,7 @@ def run(mode: str, calls: dict[str, int]) -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Runs:
     whole = request.config.getoption("--whole")
-    calls = {name: 200 if whole or name in ALWAYS_WHOLE else 12 for name in SCENARIOS}
+    calls = {name: 200 if whole or name in ALWAYS_WHOLE else 6 for name in SCENARIOS}
     return run("plain", calls), run("observed", calls)
 
 
