@@ -23,8 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 SHARES = {
-    "test_check_cases": 4,
-    "test_script_conformance": 6,
+    "test_check_cases": 8,
+    "test_script_conformance": 10,
     "test_scenario_shipped": 8,
     "test_postmortem": 8,
     "test_torch_features": 3,
@@ -34,7 +34,7 @@ SHARES = {
     "test_conditions_search": 4,
     "test_check_shapes": 3,
     "test_check_scenarios": 3,
-    "test_findings_pages": 3,
+    "test_findings_pages": 6,
     "test_terminal": 3,
     "test_session": 3,
     "test_app_": 3,
