@@ -39,7 +39,10 @@ for step in range(int(sys.argv[1])):
     REDUCE
     weight = weight - 1e-3 * shared
 for rank in ranks:
-    print(rank, hashlib.sha256(weight.numpy().tobytes()).hexdigest(), flush=True)
+    digest = hashlib.sha256(weight.numpy().tobytes()).hexdigest()
+    # In one piece: the ranks share one pipe, and `print` writes each of its arguments alone.
+    sys.stdout.write(f"{rank} {digest}\\n")
+    sys.stdout.flush()
 """
 
 TRAIN = f"""{LAYER}
