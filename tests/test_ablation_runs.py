@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from _guards import write_scenario
+from _ownlayer import scenario as own_scenario
 from pertdbg.ablation.ablate import ablate
 from pertdbg.ablation.compare import compare, noise_between
 from pertdbg.ablation.host import Runs
@@ -39,23 +40,7 @@ class Layer(PerturbationLayer):
         {line}
         return True
 """
-SCENARIO = """
-title = "A layer of the tests"
-about = "For the tests."
-[layer]
-class = "layer.py:Layer"
-arguments = { hidden_size = 8 }
-[model]
-kind = "perceptron"
-width = 8
-outputs = 3
-[input]
-distribution = "normal"
-shape = [4, 8]
-[loop]
-calls = 5
-loss = "mse"
-"""
+SCENARIO = own_scenario(calls=5)
 PERTURB = "self.perturbated_input = self.input.detach() + self.delta"
 
 

@@ -13,6 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from _app import LARGE, MIDDLE, SIZES, SMALL, calls, check_lines, play, record_to, shown
+from _ownlayer import CLAMP, CLAMPED
+from _ownlayer import scenario as own_scenario
 from pertdbg.app import PertdbgApp
 from pertdbg.app.screens.browser import Browser
 from pertdbg.app.screens.sides import Sides
@@ -21,52 +23,14 @@ from pertdbg.launch import live_session
 from pertdbg.scenario import library
 from pertdbg.scenario.load import load
 
-LAYER = """
-import torch
-from pertdbg import PerturbationLayer
-
-class Layer(PerturbationLayer):
-    def __init__(self, hidden_size, size=0.5):
-        super().__init__(hidden_size)
-        self.size = size
-
-    def update_delta(self, requires_grad: bool = False) -> bool:
-        if self.delta is None:
-            delta = torch.full_like(self.input, 0.01)
-        else:
-            delta = self.delta + self.size * self.delta.grad.sign()
-            delta = delta.clamp(-0.02, 0.02)
-        self.delta = delta.detach().requires_grad_(requires_grad)
-        self.perturbated_input = self.input.detach() + self.delta
-        return True
-"""
-SCENARIO = """
-title = "A layer of the tests"
-about = "For the tests."
-[layer]
-class = "layer.py:Layer"
-arguments = { hidden_size = 8 }
-[model]
-kind = "perceptron"
-width = 8
-outputs = 3
-[input]
-distribution = "normal"
-shape = [4, 8]
-[loop]
-calls = 6
-loss = "mse"
-"""
-CLAMP = LAYER.splitlines().index("            delta = delta.clamp(-0.02, 0.02)") + 1
-
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 Act = Callable[[PertdbgApp, Pilot[int], Until], Awaitable[None]]
 
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
-    (tmp_path / "layer.py").write_text(LAYER)
-    (tmp_path / "own.toml").write_text(SCENARIO)
+    (tmp_path / "layer.py").write_text(CLAMPED)
+    (tmp_path / "own.toml").write_text(own_scenario(calls=6))
     return tmp_path / "own.toml"
 
 

@@ -9,54 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from _ownlayer import CLAMP, CLAMPED, scenario
 from pertdbg.errors import PertdbgError
 from pertdbg.record import CallRecord
 from pertdbg.recording.reader import Recording
 from pertdbg.scenario.load import load
 
-LAYER = """
-import torch
-from pertdbg import PerturbationLayer
-
-class Layer(PerturbationLayer):
-    def update_delta(self, requires_grad: bool = False) -> bool:
-        if self.delta is None:
-            delta = torch.full_like(self.input, 0.01)
-        else:
-            delta = self.delta + 0.5 * self.delta.grad.sign()
-            delta = delta.clamp(-0.02, 0.02)
-        self.delta = delta.detach().requires_grad_(requires_grad)
-        self.perturbated_input = self.input.detach() + self.delta
-        return True
-"""
-BASE = """
-title = "A layer of the tests"
-about = "For the tests."
-[layer]
-class = "layer.py:Layer"
-arguments = { hidden_size = 8 }
-[model]
-kind = "perceptron"
-width = 8
-outputs = 3
-[input]
-distribution = "normal"
-shape = [4, 8]
-[loop]
-calls = 3
-loss = "mse"
-[[expect]]
+BASE = f"""{scenario(calls=3)}[[expect]]
 calls = "all"
 field = "delta.max_abs"
 at_most = 0.0200001
 """
 HEAD = 'title = "Another"\nabout = "With a change."\nbase = "base.toml"\n'
-CLAMP = LAYER.splitlines().index("            delta = delta.clamp(-0.02, 0.02)") + 1
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "layer.py").write_text(LAYER)
+    (tmp_path / "layer.py").write_text(CLAMPED)
     (tmp_path / "base.toml").write_text(BASE)
     return tmp_path
 
