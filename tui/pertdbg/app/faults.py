@@ -20,7 +20,8 @@ class Faults:
         self._following: Following | None = None
         self.all: list[Finding] = []
         """By first call, causes before their consequences."""
-        self._ids: list[int] = []
+        self.marked: list[int] = []
+        """Calls at which something is first seen, in order."""
         self.looking = True
         """Whether some of the recording has not been looked at yet."""
         self.problem = ""
@@ -33,7 +34,7 @@ class Faults:
         if self._following is None or self._following.recording is not recording:
             from pertdbg.findings.engine import Following  # much that a first frame can do without
 
-            self._following, self.all, self._ids = Following(recording), [], []
+            self._following, self.all, self.marked = Following(recording), [], []
             self.problem = ""
         if self.problem:
             return False
@@ -43,7 +44,7 @@ class Faults:
             self.problem, self.looking = str(error), False
             return False
         self.all = self._following.findings
-        self._ids = sorted({finding.id for finding in self.all})
+        self.marked = sorted({finding.id for finding in self.all})
         return self.looking
 
     def at(self, id_: int) -> list[Finding]:
@@ -53,11 +54,11 @@ class Faults:
     def next(self, id_: int, *, forward: bool) -> int | None:
         """Give the nearest call after (or before) one at which something is first seen."""
         if forward:
-            place = bisect_right(self._ids, id_)
-            return self._ids[place] if place < len(self._ids) else None
-        place = bisect_left(self._ids, id_)
-        return self._ids[place - 1] if place else None
+            place = bisect_right(self.marked, id_)
+            return self.marked[place] if place < len(self.marked) else None
+        place = bisect_left(self.marked, id_)
+        return self.marked[place - 1] if place else None
 
     def ids(self, lo: int, hi: int) -> list[int]:
         """Give the calls from lo to hi at which something is first seen."""
-        return self._ids[bisect_left(self._ids, lo) : bisect_right(self._ids, hi)]
+        return self.marked[bisect_left(self.marked, lo) : bisect_right(self.marked, hi)]

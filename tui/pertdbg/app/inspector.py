@@ -37,13 +37,19 @@ class Inspector(Asker):
 
     def _inspect(self) -> None:
         self._inspects = False
-        known = len(self.faults.all)
+        before = self._found()
         more = self.faults.go_on(self.store.recording, _SLICE)
-        if len(self.faults.all) != known or not more:
+        if self._found() != before:
             self.store.marks.recount()
             self.show()
+        else:  # more calls may show what was found before
+            self.main.panels["findings"].renew()
         if more:
             self._inspect_soon()
+
+    def _found(self) -> tuple[list[int], int, bool]:
+        """Give what of the findings is seen outside of their own panel."""
+        return self.faults.marked, len(self.faults.all), self.faults.looking
 
     def action_finding(self, forward: bool) -> None:
         """Move to the next or the previous call at which something is first found wrong."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 import types
@@ -20,6 +19,7 @@ from pertdbg.agent.seams.image import attend, without_difference
 from pertdbg.agent.seams.stored import Copies, at_fault, copies, gradient_at_entry
 from pertdbg.agent.storage import AFTER
 from pertdbg.agent.tensors import is_tensor
+from pertdbg.between import Between
 from pertdbg.record import BoundKind, Caller, CallRecord, Raised, Unknown, UpdateFacts
 from pertdbg.recording.parts import LayerSource
 
@@ -186,7 +186,8 @@ class Calls:
         of = roles.perturbed_input if scene.image else roles.delta
         if scene.image or gradient is not None:
             self.attend(call, of, gradient)
-        self._hold(call, of, gradient)
+        else:
+            self._hold(call, of, gradient)
         if self.run.wants_tensors(counted.name, counted.call + 1):
             call.copies, unknown = copies({"gradient": gradient_at_entry(of, gradient)})
             call.unknown += unknown
@@ -247,13 +248,12 @@ class Calls:
             seen = without_difference(seen)
         counted.backwards = run.backwards.started
         counted.input = weakref.ref(roles.input) if is_tensor(roles.input) else None
+        left = {role: getattr(roles, role) for role in AFTER}
         if run.wants_tensors(
             counted.name, counted.call, fault=at_fault(update, seen.gradient, seen.delta)
         ):
-            left, unknown = copies(
-                {**_as_found(call, seen), **{role: getattr(roles, role) for role in AFTER}}
-            )
-            call.copies.update(left)
+            copied, unknown = copies({**_as_found(call, seen), **left})
+            call.copies.update(copied)
             call.unknown += unknown
         between = run.flow.finished(
             counted.name,
@@ -264,10 +264,8 @@ class Calls:
             rate=call.numbers.learning_rate,
             names=names,
         )
-        record = self._record(call, update, seen, scene.unknown, outcome)
-        record = dataclasses.replace(record, between=between)
-        left_over = {role: getattr(roles, role) for role in AFTER}
-        paused = Paused({**left_over, "gradient": call.gradient}, counted.of)
+        record = self._record(call, update, seen, scene.unknown, outcome, between)
+        paused = Paused({**left, "gradient": call.gradient}, counted.of)
         inside = None if call.lines is None else call.lines.inside(roles, seen)
         run.record(record, seen.picture, call.copies, paused, inside)
 
@@ -278,6 +276,7 @@ class Calls:
         seen: Observation,
         unknown: tuple[Unknown, ...],
         outcome: Outcome,
+        between: Between | None,
     ) -> CallRecord:
         counted = call.counted
         return CallRecord(
@@ -300,6 +299,7 @@ class Calls:
             unknown=call.unknown + unknown + seen.unknown,
             caller=call.caller,
             time=self.run.seconds(),
+            between=between,
         )
 
 
