@@ -32,7 +32,6 @@ class AttachSession(SteeredSession):
         self._reach(Path(seat.recording), Path(seat.control), seat.key)
         self.stdout_path = None if seat.stdout is None else Path(seat.stdout)
         self.stderr_path = None if seat.stderr is None else Path(seat.stderr)
-        self._tasks: list[asyncio.Task[None]] = []
         self._looks: Frame | None = None
         self._unsaid: list[Frame] = []
         """What was asked for while there was no connection."""
@@ -67,12 +66,7 @@ class AttachSession(SteeredSession):
     async def close(self) -> None:
         """Leave the target, which goes on, also where it is stopped."""
         self._send({"do": "leave"})
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._events.put_nowait(None)
-        if self._writer is not None:
-            self._writer.close()
+        await self._hang_up()
         await super().close()
 
     def _send(self, command: Frame) -> None:

@@ -8,12 +8,11 @@ facts alone; see `pertdbg.says`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pertdbg import says
-from pertdbg.record import Unknown
+from pertdbg.record import Unknown, plain
 
 GradMode = Literal["on", "off", "inference"]
 """Whether torch records operations for a backward: `off` is `no_grad`."""
@@ -144,8 +143,8 @@ class GraphTree:
 
 def to_json(event: LineEvent) -> dict[str, Any]:
     """Turn an event into plain JSON values, in the form that stands in `events`."""
-    found = _plain(event)
-    found["operations"] = [_plain(each) | {"says": each.says} for each in event.operations]
+    found = plain(event)
+    found["operations"] = [plain(each) | {"says": each.says} for each in event.operations]
     return {**found, "says": event.says}
 
 
@@ -168,23 +167,11 @@ def from_json(data: dict[str, Any]) -> LineEvent:
 
 def graph_to_json(tree: GraphTree) -> dict[str, Any]:
     """Turn a graph into plain JSON values."""
-    found: dict[str, Any] = _plain(tree)
+    found: dict[str, Any] = plain(tree)
     for node in found["nodes"]:
         saved = node["saved"]
         node["saved"] = [{"name": n, "shape": s, "nbytes": b} for n, s, b in saved]
     return found
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if value != value else "inf" if value > 0 else "-inf"
-    return value
 
 
 def _tensor(data: dict[str, Any]) -> LineTensor:

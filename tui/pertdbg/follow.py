@@ -78,10 +78,7 @@ class FollowSession(Session):
 
     async def close(self) -> None:
         """Let go of the recording; its writer goes on."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        self._events.put_nowait(None)
+        await self._end_tasks(*([] if self._watching is None else [self._watching]))
         await super().close()
 
     def poll(self) -> None:

@@ -124,10 +124,7 @@ class RankSession(Session):
 
     async def close(self) -> None:
         """Let go of all recordings."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        self._events.put_nowait(None)
+        await self._end_tasks(*([] if self._watching is None else [self._watching]))
         for member in self.members:
             await member.close()
         self.recording = None

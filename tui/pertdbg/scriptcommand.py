@@ -55,16 +55,46 @@ def given_script(ctx: click.Context) -> Sequence[str] | None:
 
 def script_options(command: F) -> F:
     """Add the options that only a script takes."""
-    adapter = click.option(
+    return adapter_option(python_option(command))
+
+
+def python_option(command: F) -> F:
+    """Add the option that names the interpreter."""
+    return click.option("--python", metavar="PATH", help="The interpreter; for a script.")(command)
+
+
+def adapter_option(command: F) -> F:
+    """Add the option that names adapters."""
+    return click.option(
         "--adapter",
         "adapters",
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="FILE",
         help="Describes a perturbation of your own (TOML); for a script, may be repeated.",
-    )
-    python = click.option("--python", metavar="PATH", help="The interpreter; for a script.")
-    return adapter(python(command))
+    )(command)
+
+
+def words_behind(command: F) -> F:
+    """Add TARGET, what stands behind it, and `-m`, where a script's arguments follow `--`."""
+    target = click.argument("target", default="sift")
+    arguments = click.argument("arguments", nargs=-1)
+    module = click.option("-m", "module", metavar="MODULE", help="A module in the place of TARGET.")
+    return target(arguments(module(command)))
+
+
+def given_behind(target: str, arguments: Sequence[str], module: str | None) -> list[str]:
+    """Give what stands behind ``python`` on a command line; nothing where it is no script.
+
+    For the commands whose words are those of `words_behind`.
+    """
+    from pertdbg.target import is_script
+
+    if module is not None:
+        named = click.get_current_context().get_parameter_source("target")
+        behind = [target] if named is click.core.ParameterSource.COMMANDLINE else []
+        return ["-m", module, *behind, *arguments]
+    return [target, *arguments] if is_script(target) else []
 
 
 def stop_when_option(command: F) -> F:

@@ -239,6 +239,13 @@ class Session:
         copy_recording(self.recording.path, path)
         self.kept = path
 
+    async def _end_tasks(self, *tasks: asyncio.Task[None]) -> None:
+        """End what goes on beside us, and with it the events."""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._events.put_nowait(None)
+
     async def leave(self) -> None:
         """Let go of the recording, and of the target, which runs on.
 
@@ -265,6 +272,7 @@ class SteeredSession(Session):
         """Prepare a session; `_reach` says where the target is."""
         super().__init__(target_name, title, about)
         self._writer: asyncio.StreamWriter | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._stops_given = False
         self._asked = 0
         self._waiting: dict[int, asyncio.Future[Frame]] = {}
@@ -352,6 +360,12 @@ class SteeredSession(Session):
         for number in list(self._waiting):
             self._answered({"number": number, "why": "the target has gone"})
 
+    async def _hang_up(self) -> None:
+        """End what goes on beside us, and the connection."""
+        await self._end_tasks(*self._tasks)
+        if self._writer is not None:
+            self._writer.close()
+
     def _greeting(self) -> list[Frame]:
         """Give what the agent is told first."""
         return [{"key": self._key}, *([self._stops()] if self._stops_given else [])]
@@ -421,7 +435,6 @@ class LiveSession(SteeredSession):
         self.conditions = _conditions(config)
         self._kept_as = str(config.meta.get(KEPT_AS, ""))
         self._process: subprocess.Popen[bytes] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
         self._kept_head = 0
 
     @property
@@ -511,12 +524,7 @@ class LiveSession(SteeredSession):
         await self._let_go()
 
     async def _let_go(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._events.put_nowait(None)
-        if self._writer is not None:
-            self._writer.close()
+        await self._hang_up()
         if self.kept is not None and self.temporary:
             copy_recording(self._recording_path, self.kept, replace=True)
         await super().close()

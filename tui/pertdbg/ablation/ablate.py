@@ -63,8 +63,10 @@ def ablate(
         both = ablation.pairs() if pairs else []
         other = tuple(ablation.condition(one, scenario.loop.calls) for one in plan)
         least = ablation.least(singles, both) if pairs else []
-        report = ablation.report(str(scenario.path), scenario.title, singles, both, least)
-    return replace(report, paired=pairs, conditions=other, freezes=scenario.loop.freeze)
+        report = ablation.report(
+            str(scenario.path), scenario.title, singles, both, least, paired=pairs
+        )
+    return replace(report, conditions=other, freezes=scenario.loop.freeze)
 
 
 def ablate_script(
@@ -99,8 +101,7 @@ def ablate_script(
         singles = ablation.singles()
         both = ablation.pairs() if pairs else []
         least = ablation.least(singles, both) if pairs else []
-        report = ablation.report(target.name, target.name, singles, both, least)
-    return replace(report, paired=pairs)
+        return ablation.report(target.name, target.name, singles, both, least, paired=pairs)
 
 
 class _Ablation:
@@ -121,6 +122,8 @@ class _Ablation:
         singles: Sequence[Result],
         pairs: Sequence[Result],
         least: Sequence[tuple[str, ...]],
+        *,
+        paired: bool,
     ) -> Report:
         """Say what the runs showed."""
         return Report(
@@ -132,7 +135,7 @@ class _Ablation:
             guards=tuple(self._runs.guards),
             singles=tuple(singles),
             pairs=tuple(pairs),
-            paired=bool(pairs),
+            paired=paired,
             sufficient=tuple(least),
             conditions=(),
             freezes=False,

@@ -34,13 +34,21 @@ def walk(tensor: torch.Tensor) -> Walk:
     if root is None:
         itself = [tensor] if requires_grad(tensor) else []
         return Walk(GraphFacts(nodes=0, depth=0, complete=True), itself)
-    edges, complete = _edges(root)
+    edges, complete = edges_of(root, LIMIT)
     leaves = [node.variable for node in edges if type(node).__name__ == "AccumulateGrad"]
     return Walk(GraphFacts(len(edges), _depth(edges), complete), leaves)
 
 
-def _edges(root: Any) -> tuple[dict[Any, list[Any]], bool]:
-    """Collect nodes breadth first, each with the collected nodes that it leads to."""
+def edges_of(root: Any, limit: int) -> tuple[dict[Any, list[Any]], bool]:
+    """Collect nodes breadth first, each with the collected nodes that it leads to.
+
+    Args:
+        root: Where to begin.
+        limit: Nodes after which the walk stops.
+
+    Returns:
+        The nodes, and whether they are all that there are.
+    """
     edges: dict[Any, list[Any]] = {root: []}
     waiting, complete = deque([root]), True
     while waiting:
@@ -49,7 +57,7 @@ def _edges(root: Any) -> tuple[dict[Any, list[Any]], bool]:
             if child is None:
                 continue
             if child not in edges:
-                if len(edges) >= LIMIT:
+                if len(edges) >= limit:
                     complete = False
                     continue
                 edges[child] = []

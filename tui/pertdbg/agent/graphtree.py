@@ -7,13 +7,13 @@ tensors have been freed is not asked for them.
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from pertdbg.agent.base import element_size, grad_fn_of, numel, requires_grad, shape_of
+from pertdbg.agent.graph import edges_of
 from pertdbg.agent.tensors import is_tensor
 from pertdbg.event import GraphNode, GraphTree
 
@@ -41,23 +41,9 @@ def tree_of(tensor: object, name: NameLeaf) -> GraphTree:
     if root is None:
         reason = "leaf" if requires_grad(tensor) else "no-graph"
         return GraphTree((), complete=True, reason=reason)
-    places: dict[Any, int] = {root: 0}
-    inputs: list[list[int]] = []
-    waiting, complete = deque([root]), True
-    while waiting:
-        found: list[int] = []
-        for child, _ in waiting.popleft().next_functions:
-            if child is None:
-                continue
-            if child not in places:
-                if len(places) >= NODES_LIMIT:
-                    complete = False
-                    continue
-                places[child] = len(places)
-                waiting.append(child)
-            found.append(places[child])
-        inputs.append(found)
-    nodes = [_node(node, to, name) for node, to in zip(places, inputs, strict=True)]
+    edges, complete = edges_of(root, NODES_LIMIT)
+    places = {node: place for place, node in enumerate(edges)}
+    nodes = [_node(node, [places[child] for child in to], name) for node, to in edges.items()]
     return GraphTree(tuple(nodes), complete)
 
 

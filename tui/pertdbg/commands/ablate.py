@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pertdbg.errors import PertdbgError
+from pertdbg.scriptcommand import adapter_option, given_behind, words_behind
 
 if TYPE_CHECKING:
     from pertdbg.ablation.report import Report
@@ -19,9 +20,7 @@ def ablate(find: Callable[[str], Path]) -> click.Command:
     """Make the command `ablate`; `find` turns what a person names into a scenario's file."""
 
     @click.command("ablate")
-    @click.argument("target", default="sift")
-    @click.argument("arguments", nargs=-1)
-    @click.option("-m", "module", metavar="MODULE", help="A module in the place of TARGET.")
+    @words_behind
     @click.option("--pairs", is_flag=True, help="Each pair of guards too.")
     @click.option("--explain", is_flag=True, help="The answer in words; takes out pairs too.")
     @click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")
@@ -31,14 +30,7 @@ def ablate(find: Callable[[str], Path]) -> click.Command:
         help="Number of update calls; for a script 20 if not given.",
     )
     @click.option("--jobs", type=click.IntRange(min=1), help="Runs at once.")
-    @click.option(
-        "--adapter",
-        "adapters",
-        type=click.Path(path_type=Path),
-        multiple=True,
-        metavar="FILE",
-        help="Describes a perturbation of your own (TOML); for a script, may be repeated.",
-    )
+    @adapter_option
     def command(
         target: str,
         arguments: tuple[str, ...],
@@ -61,7 +53,7 @@ def ablate(find: Callable[[str], Path]) -> click.Command:
         from pertdbg.output.lines import write_lines
 
         progress = _progress if sys.stderr.isatty() else silent
-        given = _given(target, arguments, module)
+        given = given_behind(target, arguments, module)
         if given:
             report = _of_script(given, adapters, steps, jobs, pairs or explain, progress)
         else:
@@ -79,17 +71,6 @@ def ablate(find: Callable[[str], Path]) -> click.Command:
         write_lines(ablation.json_lines(report) if as_json else form(report), sys.stdout)
 
     return command
-
-
-def _given(target: str, arguments: Sequence[str], module: str | None) -> list[str]:
-    """Give what stands behind ``python`` on a command line; nothing for a scenario."""
-    from pertdbg.target import is_script
-
-    if module is not None:
-        named = click.get_current_context().get_parameter_source("target")
-        behind = [target] if named is click.core.ParameterSource.COMMANDLINE else []
-        return ["-m", module, *behind, *arguments]
-    return [target, *arguments] if is_script(target) else []
 
 
 def _of_script(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pertdbg.errors import PertdbgError
+from pertdbg.scriptcommand import adapter_option, given_behind, python_option, words_behind
 
 if TYPE_CHECKING:
     from pertdbg.findings.report import Report
@@ -27,9 +28,7 @@ def check(find: Callable[[str], Path], command_line: Callable[[], str]) -> click
     """
 
     @click.command("check")
-    @click.argument("target", default="sift")
-    @click.argument("arguments", nargs=-1)
-    @click.option("-m", "module", metavar="MODULE", help="A module in the place of TARGET.")
+    @words_behind
     @click.option(
         "--format",
         "form",
@@ -49,15 +48,8 @@ def check(find: Callable[[str], Path], command_line: Callable[[], str]) -> click
     @click.option(
         "-o", "--output", type=click.Path(path_type=Path), help="Keep the recording here."
     )
-    @click.option("--python", metavar="PATH", help="The interpreter; for a script.")
-    @click.option(
-        "--adapter",
-        "adapters",
-        type=click.Path(path_type=Path),
-        multiple=True,
-        metavar="FILE",
-        help="Describes a perturbation of your own (TOML); for a script, may be repeated.",
-    )
+    @python_option
+    @adapter_option
     @click.option("--explain", metavar="KIND", help="Show the page of a kind of finding instead.")
     def command(target: str, arguments: tuple[str, ...], **options: Any) -> None:
         """Run TARGET, or read a recording of it, and name what is wrong.
@@ -88,8 +80,9 @@ def _report(
     command_line: str,
     options: dict[str, Any],
 ) -> Report:
-    given = _given(target, arguments, options["module"])
-    if given:
+    given = given_behind(target, arguments, options["module"])
+    # A folder is one of recordings here, whatever else is in it.
+    if options["module"] is not None or (given and not Path(target).is_dir()):
         if options["steps"] is not None:
             raise PertdbgError(
                 "--steps is for a scenario; a script makes the updates that it makes"
@@ -111,23 +104,12 @@ def _report(
     return _of_scenario(path, target, command_line, options)
 
 
-def _given(target: str, arguments: Sequence[str], module: str | None) -> list[str]:
-    """Give what stands behind ``python`` on a command line; nothing where it is no script."""
-    from pertdbg.target import is_script
-
-    if module is not None:
-        named = click.get_current_context().get_parameter_source("target")
-        behind = [target] if named is click.core.ParameterSource.COMMANDLINE else []
-        return ["-m", module, *behind, *arguments]
-    return [target, *arguments] if is_script(target) and not Path(target).is_dir() else []
-
-
 def _of_script(given: Sequence[str], command_line: str, options: dict[str, Any]) -> Report:
     from pertdbg.findings.recorded import run_script
     from pertdbg.target import Script
 
     script = Script.of(given, options["python"])
-    with _place(options["output"]) as place:
+    with _Place(options["output"]) as place:
         ran = run_script(
             script,
             place.recording,
@@ -144,7 +126,7 @@ def _of_scenario(path: Path, target: str, command_line: str, options: dict[str, 
     from pertdbg.scenario.expect import evaluate
     from pertdbg.scenario.load import load
 
-    with _place(options["output"]) as place:
+    with _Place(options["output"]) as place:
         ran = run_scenario(path, place.recording, steps=options["steps"], command=command_line)
         expectations = load(path).expect
         outcomes = None
@@ -198,10 +180,6 @@ class _Place:
                 _keep(self.recording, self._output)
         finally:
             self._folder.cleanup()
-
-
-def _place(output: Path | None) -> _Place:
-    return _Place(output)
 
 
 def _keep(recording: Path, output: Path) -> None:

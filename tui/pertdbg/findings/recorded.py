@@ -18,7 +18,7 @@ from pertdbg.errors import PertdbgError
 if TYPE_CHECKING:
     from pertdbg.target import Script
 
-FAULTS = "every:999999999"
+FAULTS = "faults"
 """Whose tensors are stored: those of calls with a fault, of which the rules look at the values."""
 
 

@@ -55,7 +55,7 @@ class Meta:
     """Bytes of the target's output that were dropped because there was too much."""
     stderr_cut: int = 0
     tensors: str = "none"
-    """Of which calls the tensors were to be stored: `none`, `last`, `every:N` or `all`."""
+    """Of which calls the tensors were to be stored: `none`, `last`, `every:N`, `all`, `faults`."""
     tensor_budget: int = 0
     """Bytes that they may take; 0 where it is not known."""
     tensors_dropped: int = 0

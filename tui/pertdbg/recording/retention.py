@@ -24,12 +24,12 @@ class TensorPolicy:
     """What `--tensors` asks for."""
 
     kind: str = "none"
-    """`none`, `last`, `every` or `all`."""
+    """`none`, `last`, `every`, `all`, or `faults`: no others than those around faults."""
     every: int = 1
 
     @classmethod
     def parse(cls, text: str) -> TensorPolicy:
-        """Read `none`, `last`, `every:N` or `all`.
+        """Read `none`, `last`, `every:N`, `all` or, which only `check` asks for, `faults`.
 
         Raises:
             PertdbgError: It is something else.
@@ -37,7 +37,7 @@ class TensorPolicy:
         found = re.fullmatch(r"every:([1-9]\d{0,8})", text)
         if found:
             return cls("every", int(found[1]))
-        if text not in ("none", "last", "all"):
+        if text not in ("none", "last", "all", "faults"):
             raise PertdbgError(f"--tensors {text}: use none, last, every:N (N from 1) or all")
         return cls(text)
 
