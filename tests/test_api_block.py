@@ -246,6 +246,7 @@ def test_a_block_on_another_thread_is_refused(path: Path) -> None:
         ({"facts": "some"}, "facts='some'"),
         ({"durable": "stone"}, "durable='stone'"),
         ({"tensors": "every:x"}, "every:x"),
+        ({"tensor_budget": "much"}, "'much' is no size"),
         ({"adapters": ["no.toml"]}, "no.toml: can't be read"),
         ({"control": "a b"}, "letters, digits"),
     ],
@@ -270,9 +271,11 @@ def test_a_recording_is_not_written_over(path: Path) -> None:
 
 
 def test_options_are_those_of_the_command(path: Path) -> None:
-    with pertdbg.record(str(path), facts="core", tensors="all", durable="power", lines=True):
+    everything: dict[str, Any] = {"facts": "core", "durable": "power", "lines": True}
+    with pertdbg.record(str(path), tensors="all", tensor_budget="5MB", **everything):
         train(Layer(), 1)
     with pertdbg.open(path) as recording:
+        assert recording.meta.tensor_budget == 5_000_000
         assert [tensor.role for tensor in recording.tensors(2)] != []
         assert recording[1].delta.norm is None
         assert len(recording.events(2)) > 0
@@ -433,6 +436,20 @@ def test_each_rank_makes_its_own(tmp_path: Path) -> None:
         with pertdbg.open(tmp_path / "run.ranks" / f"rank{rank}.pertdbg") as recording:
             assert (recording.meta.rank, recording.meta.world_size) == (rank, 2)
             assert [record.rank for record in recording] == [rank, rank]
+
+
+def test_a_block_that_nobody_leaves_ends_with_the_process(tmp_path: Path) -> None:
+    source = (
+        f"{LAYER}\nimport pertdbg, sys, weakref\n"
+        "block = pertdbg.record('run.pertdbg')\nblock.__enter__()\ntrain(Layer(), 1)\n"
+        # Of what Python takes apart when modules are gone already.
+        "held, sys.kept = weakref.WeakValueDictionary(), train\nheld[1] = train\n"
+    )
+    done = _python(tmp_path, "-c", source)
+    assert (done.returncode, "ignored" in done.stderr) == (0, False), done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["run.pertdbg"]
+    with pertdbg.open(tmp_path / "run.pertdbg") as recording:
+        assert (len(recording), recording.meta.state) == (2, "ended")
 
 
 def test_asking_to_stop_brings_nothing_where_nothing_is_recorded(tmp_path: Path) -> None:

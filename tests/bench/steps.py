@@ -61,14 +61,15 @@ def observed(step: Callable[[], object], times: int, folder: Path, facts: Facts)
     """Make a block in which the class is watched and its calls are recorded."""
     run = Run(Config(recording=str(folder / f"{facts}.pertdbg"), scenario="", facts=facts))
     run.ready(torch.__version__)
+    run.remove()
 
     def block() -> float:
+        run.backwards.install()
         run.watch(PerturbationLayer, SIFT)
         run.flow.install()
         step()
         seconds = timed(step, times)
         run.remove()
-        run.backwards.install()
         return seconds
 
     return block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pertdbg.agent import active
 from pertdbg.errors import PertdbgError
+from pertdbg.recording import budget
 
 if TYPE_CHECKING:
     from pertdbg.agent.naming import Given, Named
@@ -30,6 +32,7 @@ class Options:
 
     facts: Literal["core", "all"] = "all"
     tensors: str = "none"
+    tensor_budget: int = budget.DEFAULT
     durable: Literal["kill", "power"] = "kill"
     lines: bool = False
     adapters: tuple[str | Path, ...] = ()
@@ -41,6 +44,7 @@ def record(
     *,
     facts: Literal["core", "all"] = "all",
     tensors: str = "none",
+    tensor_budget: int | str = budget.DEFAULT,
     durable: Literal["kill", "power"] = "kill",
     lines: bool = False,
     adapters: Iterable[str | Path] = (),
@@ -56,6 +60,7 @@ def record(
         path: The recording to make. Of several ranks each makes its own, in a folder ``run.ranks``.
         facts: How much to record: `core` keeps flags, pointers and the cheapest numbers.
         tensors: Of which calls to store the tensors themselves: `none`, `last`, `every:N`, `all`.
+        tensor_budget: Bytes that these may take, or a size such as `500MB`.
         durable: What a record outlives: the process (`kill`), or also a failure of power.
         lines: Record each call from inside, line by line.
         adapters: Files that describe perturbations of your own (TOML).
@@ -68,7 +73,8 @@ def record(
         raise PertdbgError(f"facts={facts!r}: is neither 'core' nor 'all'")
     if durable not in ("kill", "power"):
         raise PertdbgError(f"durable={durable!r}: is neither 'kill' nor 'power'")
-    own = Options(facts, tensors, durable, lines, tuple(adapters), control)
+    room = budget.parse(str(tensor_budget))
+    own = Options(facts, tensors, room, durable, lines, tuple(adapters), control)
     return Block(Path(path), own)
 
 
@@ -104,6 +110,8 @@ class Block:
                     "there can be one at a time in a process"
                 )
             self._active = self._begin()
+        # Of a block that nobody leaves, as in a session typed by hand: before modules are gone.
+        atexit.register(self.__exit__, None, None, None)
         finder = self._active.finder
         if finder is not None:
             self._frame = sys._getframe(1)
@@ -117,6 +125,7 @@ class Block:
         trace: types.TracebackType | None,
     ) -> None:
         """End the recording; an exception is noted in it, and goes on unchanged."""
+        atexit.unregister(self.__exit__)
         now, self._active = self._active, None
         frame, self._frame = self._frame, None
         if now is None or active.current() is not now:  # a part of another one; a forked child

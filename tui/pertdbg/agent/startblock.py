@@ -40,6 +40,7 @@ def config_of(path: Path, options: Options) -> Config:
         facts=options.facts,
         durable=options.durable,
         tensors=options.tensors,
+        tensor_budget=options.tensor_budget,
         lines=options.lines,
         meta=meta,
         adapters=read_adapters([Path(file) for file in options.adapters]),

@@ -169,8 +169,13 @@ class Interval:
 
 def _next_other(flow: Flow, seat: Seat, layer: str) -> int:
     """Give where in the journal the next call of another layer ended."""
-    later = (at for at, name in flow.finishes if at > seat.upto and name != layer)
-    return next(later, sys.maxsize)
+    until = sys.maxsize
+    for at, name in reversed(flow.finishes):
+        if at <= seat.upto:
+            break
+        if name != layer:
+            until = at
+    return until
 
 
 def since(flow: Flow, seat: Seat) -> list[Entry]:
