@@ -105,7 +105,7 @@ def _with_words(
     said = printable(event.says) + (f"  ({runs} times)" if runs > 1 else "")
     style = "changed" if here else "note" if event.tensors or event.raised else "dim"
     left = room if room else _INDENT
-    words = wrap(said, width - left, style)[: None if here else 1] if _matters(event, here) else []
+    words = _words(said, width - left, style, whole=here) if _matters(event, here) else []
     if room and words:
         cut = clip(row, room - 1)
         rows = [[*cut, (" " * (room - length(cut)), ""), *words[0]]]
@@ -114,6 +114,11 @@ def _with_words(
         rows = [clip(row, width)]
     rows += [[(" " * left, ""), *line] for line in words]
     return [*rows, *(_operations(event, width) if here else [])]
+
+
+def _words(said: str, width: int, style: str, *, whole: bool) -> list[Line]:
+    """Lay out what a line did: whole, or what one line has room for."""
+    return wrap(said, width, style) if whole else [clip([(said, style)], width)]
 
 
 def _matters(event: LineEvent, here: bool) -> bool:
