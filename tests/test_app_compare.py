@@ -164,6 +164,23 @@ def test_a_damaged_call_of_either_is_something_to_see(two: tuple[Path, Path]) ->
         assert "record 3 of" in Versus(second, first, 3).pair().problem
 
 
+def test_a_call_damaged_in_both_is_not_said_to_be_the_same(tmp_path: Path) -> None:
+    one, other = (record_to(tmp_path / name, calls(6)) for name in ("a.pertdbg", "b.pertdbg"))
+    for path in (one, other):
+        connection = sqlite3.connect(path)
+        with connection:
+            connection.execute("UPDATE call SET delta_norm = 7 WHERE id = 4")
+        connection.close()
+
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        await compare_with(pilot, other)
+        await pilot.press("g")
+        text = await after_search(app, pilot)
+        assert "no call differs; 2 damaged records not compared" in text
+
+    play(one, act, MIDDLE)
+
+
 @pytest.mark.parametrize("width", [38, 80, 200])
 def test_the_page_fits_and_hides_nothing_whatever_the_records_hold(width: int) -> None:
     some = records(3, 20)

@@ -50,6 +50,11 @@ class Versus:
         """The call."""
         return self._merged.step
 
+    @property
+    def passed_over(self) -> int:
+        """Number of damaged records that were met so far."""
+        return self._merged.passed_over
+
     def pair(self) -> Pair:
         """Compare the call in both."""
         return Pair(None, None, problem=self._problem) if self._problem else _pair(self._merged)

@@ -152,6 +152,11 @@ class Merged:
         near = [k for k in (at, at + 1) if 1 <= k <= lane.head and lane.step(k) is None]
         return near[0] if near and self.ids[which] is None else None
 
+    @property
+    def passed_over(self) -> int:
+        """Number of damaged calls that were met so far; one in all recordings is no step."""
+        return sum(len(lane.damaged) for lane in self._lanes)
+
     def search(self, differs: Callable[[Merged], bool], *, forward: bool) -> Iterator[bool]:
         """Go from step to step until one differs.
 
@@ -221,6 +226,8 @@ class _Lane:
         self._outlines: Chunks[Outline | None] = outlines(recording, numbers, alike)
         self._found: dict[Step, int | None] = {}
         self._searched = 0
+        self.damaged: set[int] = set()
+        """Ids that were passed over."""
 
     @property
     def head(self) -> int:
@@ -243,6 +250,7 @@ class _Lane:
             step = self.step(ident)
             if step is not None:
                 return _Next(ident, step)
+            self.damaged.add(ident)
             ident += way
         return None
 

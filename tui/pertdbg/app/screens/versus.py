@@ -18,6 +18,7 @@ from pertdbg.app.screens.dialogs import Dialog, Paper
 from pertdbg.app.versus import Pair, Versus
 from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
+from pertdbg.output.words import several
 
 _BREATH = 0.02
 """Seconds of a search after which keys and pixels have their turn."""
@@ -86,7 +87,9 @@ class Compare(Dialog[int]):
             self._say(str(error))
             return
         where = "after" if forward else "before"
-        self._say("no call differs" if first else f"no call differs {where} this one")
+        said = "no call differs" if first else f"no call differs {where} this one"
+        lost = self._both.passed_over
+        self._say(f"{said}; {several(lost, 'damaged record')} not compared" if lost else said)
 
     def _show(self, said: str) -> None:
         self._pair = self._both.pair()
