@@ -111,6 +111,9 @@ def delta(random: Random) -> DeltaFacts:
         "histogram": random.choice((None, tuple(counts))),
         "histogram_range": random.choice((None, (random.uniform(-1, 0), random.random()))),
     }
+    if counts[0] % 3 == 0:
+        largest = math.nan if counts[1] % 5 == 0 else counts[1] / 7
+        values.update(bound_norm=1.5, bound_of="sample", norm_max=largest)
     return DeltaFacts(**values)
 
 

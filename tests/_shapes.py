@@ -31,6 +31,8 @@ class Known:
     largest: float
     norm: float
     gradient: float | None
+    sample: float
+    """The largest norm of one sample."""
 
 
 @dataclass
@@ -41,9 +43,9 @@ class Seen:
     results: list[Any] = field(default_factory=list)
     references: list[weakref.ref[Tensor]] = field(default_factory=list)
 
-    def made(self, delta: Tensor, name: str = "") -> None:
-        """A delta was made."""
-        self.calls.setdefault(name, []).append(_known(delta, None, created=True))
+    def made(self, delta: Tensor, name: str = "", gradient: Tensor | None = None) -> None:
+        """A delta was made; of a gradient, where the loop is a single step."""
+        self.calls.setdefault(name, []).append(_known(delta, gradient, created=True))
 
     def moved(self, delta: Tensor, gradient: Tensor | None, name: str = "") -> None:
         """A pass of the loop has ended."""
@@ -67,7 +69,9 @@ class Seen:
 def _known(delta: Tensor, gradient: Tensor | None, *, created: bool) -> Known:
     values = delta.detach().double()
     norm = None if gradient is None else float(gradient.detach().double().norm())
-    return Known(created, float(values.abs().max()), float(values.norm()), norm)
+    rows = values.flatten(1) if values.dim() > 1 else values[None]
+    sample = float(rows.norm(dim=1).max())
+    return Known(created, float(values.abs().max()), float(values.norm()), norm, sample)
 
 
 def bits(tensor: Tensor | None) -> Any:

@@ -443,7 +443,7 @@ def test_what_is_no_condition_in_json_is_refused(data: Any) -> None:
 
 def test_completion_goes_on_with_fields_functions_and_roles() -> None:
     assert complete("gradient.no") == ["gradient.norm", "gradient.norm_in_dtype"]
-    assert complete("call > 3 and gradient.norm > delta.bo") == ["delta.bound", "delta.bound_kind"]
+    assert complete("call > 3 and gradient.norm > delta.be") == ["delta.beyond"]
     assert complete("tensors.") == ["tensors.before.", "tensors.after."]
     assert complete("chan") == ["changed("]
     assert "gradient." in complete("")

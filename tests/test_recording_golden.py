@@ -31,8 +31,12 @@ def test_a_recording_of_an_earlier_version_holds_what_was_recorded(
     path = tmp_path / "a.pertdbg"
     shutil.copy(golden, path)
     lines = golden.with_suffix(".jsonl").read_text().splitlines()
-    later = {"between": None}  # a field that such a recording does not have
-    expected = {line["id"]: {**later, **line} for line in map(json.loads, lines)}
+    later = {"between": None}  # fields that such a recording does not have
+    norms = {"bound_norm": None, "bound_of": None, "norm_max": None}
+    expected = {
+        line["id"]: {**later, **line, "delta": {**line["delta"], **norms}}
+        for line in map(json.loads, lines)
+    }
     assert verify(path).sound
     with Recording.open(path) as recording:
         found = {r.id: r for r in recording.scan() if not isinstance(r, DamagedRecord)}

@@ -215,7 +215,7 @@ def test_why_nothing_matched_is_said_for_each_adapter(tmp_path: Path) -> None:
     came = observed(script(tmp_path, "import torch\n"), 1)
     assert "update_delta" in came.why_not["sift"]
     assert came.why_not["generic"] == (
-        "no function ran that takes a gradient of a local in a loop and then moves it"
+        "no function ran that takes the gradient of a tensor and then moves or rebinds it"
     )
     assert came.why_not["neftune"] == "transformers.integrations.neftune was not imported"
     came = observed(script(tmp_path, FLAT.format(inside="pass")), 1)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch.autograd import Variable
 
-from pertdbg.agent.seams.gradients import Backward, Gradients
+from pertdbg.agent.seams.gradients import Backward, Passes, runs_engine
+from pertdbg.agent.seams.tracing import Chosen, tracing
 
 
 class Ear:
@@ -22,18 +23,21 @@ class Ear:
         self.subject = torch.ones(3, requires_grad=True)
         self.heard: list[torch.Tensor | None] = []
 
+    def choose(self, frame: types.FrameType) -> Chosen | None:
+        """Follow the engine alone."""
+        return Passes(lambda: self.listens, self.hear) if runs_engine(frame.f_code) else None
+
     def hear(self, backward: Backward, frame: types.FrameType) -> None:
         self.heard.append(backward.gradient_of(self.subject, ()))
 
 
 @pytest.fixture
 def ear() -> Iterator[Ear]:
-    ear, engine = Ear(), Variable._execution_engine
-    gradients = Gradients(lambda: ear.listens, ear.hear)
-    gradients.install()
+    ear = Ear()
+    followed = tracing(ear.choose)
+    assert followed.install() is None
     yield ear
-    gradients.remove()
-    assert Variable._execution_engine is engine
+    followed.remove()
 
 
 def test_the_gradient_is_heard_of_however_it_was_asked_for(ear: Ear) -> None:
@@ -55,15 +59,29 @@ def test_the_gradient_of_another_tensor_is_not_taken_for_it(ear: Ear) -> None:
     assert ear.heard == [None]
 
 
-def test_nothing_stands_in_the_way_while_nobody_listens(ear: Ear) -> None:
-    ear.listens = False
+def test_nothing_stands_in_the_way(ear: Ear) -> None:
     run = Variable._execution_engine.run_backward
     assert isinstance(run, types.BuiltinMethodType)
+    ear.listens = False
     (ear.subject * 2).sum().backward()  # type: ignore[no-untyped-call]
     assert ear.heard == []
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 names the frame that raised again")
+def test_a_hook_meets_no_frame_of_ours(ear: Ear) -> None:
+    def stack(listens: bool) -> list[str]:
+        met: list[str] = []
+        ear.listens = listens
+        y: Any = ear.subject * 2
+        y.register_hook(lambda _: met.extend(traceback.format_stack()))
+        y.sum().backward()
+        return met
+
+    told, plain = [stack(listens) for listens in (True, False)]
+    assert ear.heard == [ear.subject.grad]
+    assert told == plain
+    assert "backward" in told[-2]
+
+
 def test_a_pass_that_fails_is_heard_of_and_fails_as_without_us(ear: Ear) -> None:
     def fail() -> str:
         other = torch.ones(3, requires_grad=True)

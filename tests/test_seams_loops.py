@@ -47,6 +47,12 @@ def test_a_copy_of_the_input_is_told_from_a_delta() -> None:
     assert delta.guesses.added_to == ("x",)
 
 
+def test_values_that_are_assigned_together_are_told_apart() -> None:
+    (loop,) = loops(PGD.replace("adv = x.clone()", "m, adv = zeros_like(y), x.clone()"))
+    assert loop.guesses.made_from == ("x",)
+    assert loop.creating == {2, 3}
+
+
 @pytest.mark.parametrize(
     ("update", "bounds"),
     [
@@ -140,11 +146,23 @@ def test_a_gradient_that_a_named_function_gives_counts() -> None:
 def f(x0, eps):
     x = x0
     for _ in range(3):
-        _, g = value_and_grad(fn, x)
+        _, g = ascent_of(fn, x)
         x = x + g
 """
     assert loops(source) == ()
-    assert [loop.subject for loop in loops(source, "value_and_grad")] == ["x"]
+    assert [loop.subject for loop in loops(source, "ascent_of")] == ["x"]
+
+
+def test_a_function_whose_name_suggests_a_gradient_is_not_sure_to_give_one() -> None:
+    source = """\
+def f(x):
+    for layer in layers:
+        x = gradient_checkpoint(layer, x)
+    return x
+"""
+    assert [(loop.subject, loop.sure) for loop in loops(source)] == [("x", False)]
+    for name in ("zero_grad", "no_grad", "clip_grad_norm_", "upgrade"):
+        assert loops(source.replace("gradient_checkpoint", name)) == ()
 
 
 def test_a_function_that_moves_its_subject_once_needs_no_loop() -> None:

@@ -37,6 +37,9 @@ FOUND = {
     },
     "noise_hook": {"noise": ["embedding"]},
     "unknown": {"generic": ["harden"]},
+    "deepfool": {"deepfool": ["deepfool"]},
+    "estimator": {"art": ["Projected._generate_batch"]},
+    "rebound": {"generic": ["named", "returned", "run"]},
 }
 """The adapter that has to find each shape, and what it has to call it."""
 
@@ -150,6 +153,21 @@ def test_a_bound_on_the_norm_of_rows_is_not_taken_for_one_of_elements() -> None:
     assert {record.reason("delta.bound") for record in records} == {
         "adv_max_norm = 0.2 limits another norm than that of each element"
     }
+
+
+def test_a_bound_on_the_norm_of_samples_is_recorded_with_the_largest_of_these_norms() -> None:
+    _, with_ = both("estimator")
+    (known,) = with_.seen.calls.values()
+    limited = [record for record in with_.records if record.delta.bound_norm is not None]
+    assert len(limited) == len(known) // 2  # the other half limits each element
+    for record, told in zip(with_.records, known, strict=True):
+        if record.delta.bound_norm is None:
+            assert record.delta.bound == 0.05
+            continue
+        assert (record.delta.bound_norm, record.delta.bound_of) == (0.4, "sample")
+        assert record.delta.norm_max == pytest.approx(told.sample, rel=1e-6)
+        assert record.delta.bound is None
+    assert max(record.delta.norm_max or 0 for record in limited) == pytest.approx(0.4, rel=1e-3)
 
 
 def test_the_perturbed_tensor_plays_the_part_of_delta_where_delta_is_a_difference() -> None:

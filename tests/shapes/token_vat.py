@@ -12,6 +12,7 @@ from shapes.models import Words
 
 def train(model: Words, seen: Seen, batches: int) -> Tensor:
     adv_lr, adv_max_norm = 0.05, 0.2
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     delta_global_embedding = torch.zeros(40, 12).uniform_(-0.02, 0.02)
     for _ in range(batches):
         ids, labels = torch.randint(1, 40, (4, 5)), torch.randint(0, 3, (4,))
@@ -39,7 +40,8 @@ def train(model: Words, seen: Seen, batches: int) -> Tensor:
             seen.moved(delta_tok, tok_grad, "train:delta_tok")
         delta_global_embedding = delta_global_embedding.index_put_((ids,), delta_tok)
         seen.result(delta_lb, delta_tok, delta_global_embedding, model.embedding.weight.grad)
-        model.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
     return delta_global_embedding
 
 

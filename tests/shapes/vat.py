@@ -39,8 +39,8 @@ class VirtualLoss:
         return kl_div(log_softmax(pred_hat, dim=1), pred, reduction="batchmean")
 
 
-def run(rounds: int, seen: Seen) -> None:
-    model = nn.Sequential(nn.Linear(8, 20), nn.ReLU(), nn.Dropout(0.2), nn.Linear(20, 3))
+def run(rounds: int, seen: Seen, dropout: float = 0.2) -> None:
+    model = nn.Sequential(nn.Linear(8, 20), nn.ReLU(), nn.Dropout(dropout), nn.Linear(20, 3))
     seen.watch(model)
     loss_of = VirtualLoss(seen)
     for _ in range(rounds):

@@ -33,6 +33,9 @@ HISTOGRAM_BINS = 64
 BoundKind = Literal["creation", "always"]
 """Whether only the first delta is clamped to the bound, or every one."""
 
+BoundOf = Literal["sample", "whole"]
+"""What an L2 norm that a bound limits is taken over."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
@@ -139,6 +142,12 @@ class DeltaFacts:
     histogram: tuple[int, ...] | None = None
     """Counts of the finite values in `HISTOGRAM_BINS` equal bins over `histogram_range`."""
     histogram_range: tuple[float, float] | None = None
+    bound_norm: float | None = None
+    """The limit that the code declares for an L2 norm of delta, rather than for each element."""
+    bound_of: BoundOf | None = None
+    """What has the norm that is limited: each sample (all dimensions behind the first), or all."""
+    norm_max: float | None = None
+    """The largest of these norms, accumulated in float64; only where `bound_norm` is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ _TABLES: dict[str, dict[str, str]] = {
         "learning_rate": _TEXTS,
         "norm": _TEXT,
         "norm_name": _TEXTS,
+        "norm_of": _TEXT,
     },
 }
 _TOP = {"name": _TEXT, "title": _TEXT, "seam": _TEXT, "order": _NUMBER}
@@ -58,6 +59,7 @@ _CHOICES: dict[KeyPath, tuple[str, ...]] = {
     ("roles", "form"): ("delta", "image"),
     ("numbers", "bound_kind"): ("creation", "always"),
     ("numbers", "norm"): ("inf", "l2", "l1"),
+    ("numbers", "norm_of"): ("sample", "whole"),
 }
 _NEEDED: dict[str, tuple[KeyPath, ...]] = {
     "method": (
@@ -70,7 +72,7 @@ _NEEDED: dict[str, tuple[KeyPath, ...]] = {
     "loop": (),
     "function": (("match", "modules"), ("match", "functions"), ("roles", "input")),
 }
-_PLAIN = ("form", "bound_kind", "norm")
+_PLAIN = ("form", "bound_kind", "norm", "norm_of")
 
 
 def load(path: Path) -> dict[str, Any]:

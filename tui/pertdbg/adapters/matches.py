@@ -16,7 +16,7 @@ _UNTOLD = "the script's text can't tell: it is a function of {modules}, seen whe
 _NOTHING = {
     "method": "no class here has {methods} and uses {uses}",
     "weights": "no class here has {methods}",
-    "loop": "no function here takes a gradient of a local in a loop and then moves it",
+    "loop": "no function here takes the gradient of a tensor and then moves or rebinds it",
 }
 
 

@@ -163,6 +163,20 @@ def _root(value: float) -> float:
     return math.sqrt(value)
 
 
+def _entry(owner: Any, node: ast.Subscript, names: Mapping[str, object]) -> Any:
+    """Give an entry of a dict, a list or a tuple; those of other classes are computed."""
+    index = node.slice
+    key: Any = index.value if isinstance(index, ast.Constant) else _looked_up(index, names)
+    if type(owner) not in (dict, list, tuple) or type(key) not in (str, int):
+        raise Missing(
+            f"{ast.unparse(node)} is computed by a {type(owner).__name__}, which is not run"
+        )
+    try:
+        return owner[key]
+    except LookupError:
+        raise Absent(f"{ast.unparse(node)} is not there") from None
+
+
 def _looked_up(node: ast.expr, names: Mapping[str, object]) -> Any:
     if isinstance(node, ast.Name):
         if node.id in names:
@@ -170,4 +184,6 @@ def _looked_up(node: ast.expr, names: Mapping[str, object]) -> Any:
         raise Unbound(f"{node.id} is neither a number nor an attribute of self")
     if isinstance(node, ast.Attribute):
         return stored(_looked_up(node.value, names), node.attr)
+    if isinstance(node, ast.Subscript):
+        return _entry(_looked_up(node.value, names), node, names)
     raise Missing(f"{ast.unparse(node)} is neither a number nor an attribute of self")

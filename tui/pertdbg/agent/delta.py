@@ -12,7 +12,7 @@ from pertdbg.agent.numbers import Plan, Raw, Want
 from pertdbg.agent.picture import Histogram
 from pertdbg.agent.quiet import Notes
 from pertdbg.agent.values import Values
-from pertdbg.record import BoundKind, DeltaFacts
+from pertdbg.record import BoundKind, BoundOf, DeltaFacts
 
 _MOVED = ("moved_max", "moved_fraction")
 _MOMENTS = ("mean", "std")
@@ -25,6 +25,8 @@ class DeltaReading:
 
     bound: float | None
     bound_kind: BoundKind | None
+    bound_norm: float | None = None
+    bound_of: BoundOf | None = None
     raw: Raw = field(default_factory=dict)
     moved: Raw = field(default_factory=dict)
     count: int = 0
@@ -50,6 +52,9 @@ class DeltaReading:
             moved_fraction=share(moved, "count", self.count),
             histogram=None if histogram is None else histogram.counts,
             histogram_range=None if histogram is None else histogram.span,
+            bound_norm=self.bound_norm,
+            bound_of=self.bound_of,
+            norm_max=numbers.get("norm_max"),
         )
 
 
@@ -65,6 +70,8 @@ def read_delta(
     reading.count = values.count
     if not values.count:
         reading.raw.update(norm=0.0, nan=0.0, inf=0.0)
+        if reading.bound_norm is not None:
+            reading.raw.update(norm_max=0.0)
         if reading.bound is not None:
             reading.raw.update(beyond=0.0, at=0.0)
         note_all("delta", ("max_abs", "min", "max", *_MOMENTS), "empty", notes)
@@ -75,10 +82,21 @@ def read_delta(
         bound = notes.attempt("delta.beyond", lambda: rounded(number, dtype))
     more = not settings.core
     reading.raw = plan.level(values, Want(norm=more, moments=more, bound=bound, at_bound=more))
+    if reading.bound_norm is not None:
+        with notes.attempting("delta.norm_max"):
+            reading.raw["norm_max"] = _largest_norm(values, reading.bound_of)
     if values.is_complex():
         note_all("delta", ("min", "max", *_MOMENTS), "complex", notes)
     if settings.core:
         note_all("delta", _BEYOND_CORE, CORE, notes)
+
+
+def _largest_norm(values: Values, of: BoundOf | None) -> torch.Tensor:
+    """Give the largest L2 norm of a sample, or that of all of delta; it stays on its device."""
+    rows = values.shape[0] if of == "sample" and len(values.shape) > 1 else 1
+    wide = torch.complex128 if values.is_complex() else torch.float64
+    flat = values.tensor.detach().reshape(rows, -1).to(wide)
+    return torch.amax(torch.linalg.vector_norm(flat, dim=1))
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,19 +13,20 @@ from pertdbg.agent.seams.following import FollowsLoops, FollowsWeights
 from pertdbg.agent.seams.imports import Imports
 from pertdbg.agent.seams.plans import Findings, is_foreign, loop_plans
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Chosen, is_method_of, tracing
+from pertdbg.agent.seams.tracing import Chosen, is_generator, is_method_of, tracing
 
 if TYPE_CHECKING:
     from pertdbg.agent.naming import Named
     from pertdbg.agent.run import Run
     from pertdbg.agent.seams.live import Live
 
+_GENERATOR = "is a generator or a coroutine, which can't be followed"
 _COMPILED = "; what runs inside torch.compile can't be observed"
 
 _NOTHING = {
     "method": "no class was defined that has {methods} and uses {uses}",
     "weights": "no object that has {methods} and a model was called",
-    "loop": "no function ran that takes a gradient of a local in a loop and then moves it",
+    "loop": "no function ran that takes the gradient of a tensor and then moves or rebinds it",
     "function": "{modules} was not imported",
 }
 
@@ -143,7 +144,7 @@ class Finder:
 
     def _choose(self, frame: types.FrameType) -> Chosen | None:
         """Say whether a function that is called for the first time is to be followed."""
-        if self._live is not None and (followed := self._run.flow.choose(frame)) is not None:
+        if self._live is not None and (followed := self._live.choose(frame)) is not None:
             return followed
         code, module = frame.f_code, frame.f_globals.get("__name__")
         if not isinstance(module, str) or is_foreign(module, code.co_filename):
@@ -154,11 +155,15 @@ class Finder:
                 for spec in self._of_weights
                 if spec.fits_names(module, code.co_name) and is_method_of(frame, spec.methods)
             ]
-            if attacks:
+            if attacks and not is_generator(code):
                 return FollowsWeights(attacks, self._get_live)
             plans = loop_plans(code, module, self._of_loops, self._findings)
         except Exception as error:  # noqa: BLE001 - whatever fails in us must not fail the target
             self._run.failed("reading a function", error)
+            return None
+        if is_generator(code):
+            for plan in plans:
+                self._findings.miss(plan.spec.name, f"{plan.name} {_GENERATOR}")
             return None
         return FollowsLoops(plans, self._get_live) if plans else None
 

@@ -137,7 +137,9 @@ class Watch:
     def _begin(self, layer: Any, frame: types.FrameType) -> Call:
         bound, no_bound = _number("delta.bound", self._adapter.bound, layer)
         rate, no_rate = _number("update.learning_rate", self._adapter.learning_rate, layer)
-        numbers = Numbers(bound, self._adapter.bound_kind, rate, no_bound + no_rate)
+        numbers = Numbers(
+            bound, self._adapter.bound_kind, learning_rate=rate, unknown=no_bound + no_rate
+        )
         scene = self._scene(layer, "before")
         known, caller = self._known(layer), caller_of(frame)
         call = self._calls.begin(known, scene, numbers, caller, names=_attributes(layer))

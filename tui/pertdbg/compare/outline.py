@@ -166,6 +166,9 @@ def _content_in_kind(interned: ReaderInterns, part: str, ident: int | None) -> A
     found = interned.detail(part, ident)
     if part == "storages":
         return tuple((label, holds) for label, _, holds, _ in found)
+    if part == "backward_reaches":
+        *other, norms = found
+        return (*other, tuple(map(_class, norms)))
     return _shortened(part, found)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pertdbg.output import verdict
 from pertdbg.output.safe import printable
 from pertdbg.output.words import number, share, type_name
-from pertdbg.record import CallRecord, TensorFacts
+from pertdbg.record import CallRecord, DeltaFacts, TensorFacts
 from pertdbg.recording.columns import ROLES
 
 WIDTH = 79
@@ -85,6 +85,7 @@ def _delta(record: CallRecord) -> list[Fact]:
         ("kind", found.bound_kind),
         ("beyond", _count(found.beyond)),
         ("at bound", _count(found.at_bound)),
+        *_norms(found),
         ("moved by at most", _number(found.moved_max)),
         ("moved", _share(found.moved_fraction)),
         ("learning rate", _number(record.update.learning_rate)),
@@ -92,6 +93,16 @@ def _delta(record: CallRecord) -> list[Fact]:
         ("changed", _share(effect.changed_fraction)),
         ("cosine to the step", _number(effect.cosine)),
         ("gap", _number(effect.gap_max)),
+    ]
+
+
+def _norms(found: DeltaFacts) -> list[Fact]:
+    """Give what limits an L2 norm of delta, where the code limits one."""
+    if found.bound_norm is None:
+        return []
+    return [
+        ("bound of the norm", f"{number(found.bound_norm)} ({found.bound_of})"),
+        ("largest norm", _number(found.norm_max)),
     ]
 
 

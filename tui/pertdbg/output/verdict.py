@@ -19,6 +19,9 @@ FOLLOWS = 0.5
 """Share of the moved elements that must arrive in the perturbed input to say that it follows."""
 
 _COARSE = ("float16", "bfloat16", "float8")
+_ROUNDING = 1 + 1e-3
+"""By how much a norm that was scaled to its bound may exceed it in a coarse dtype."""
+
 _ROLES = ("input", "delta", "perturbed_input")
 _HONEST = "compared among live tensors only"
 
@@ -228,6 +231,9 @@ def _created(record: CallRecord) -> Verdict:
 
 def _bound_broken(record: CallRecord) -> Verdict | None:
     found = record.delta
+    largest, limit = found.norm_max, found.bound_norm
+    if largest is not None and limit is not None and largest > limit * _ROUNDING:
+        return Verdict(f"{_no_bound(record)}, which every update should keep", "bad")
     if not found.beyond or found.bound_kind != "always":
         return None
     text = f"{_elements(record, found.beyond)} beyond bound {number(found.bound)}"
@@ -282,6 +288,10 @@ def _kind(found: DeltaFacts) -> str:
 
 
 def _no_bound(record: CallRecord) -> str:
+    found = record.delta
+    if found.bound_norm is not None and found.norm_max is not None:
+        of = " of a sample" if found.bound_of == "sample" else ""
+        return f"L2 norm{of} up to {number(found.norm_max)}, bound {number(found.bound_norm)}"
     reason = record.reason("delta.bound")
     return f"bound unknown: {reason}" if reason else "no bound declared"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 from pertdbg.between import Between
-from pertdbg.record import Caller, Reach, Unknown
+from pertdbg.record import BoundOf, Caller, Reach, Unknown
 from pertdbg.recording.between import of_row
 from pertdbg.recording.schema import NAME_LIMIT, SOURCE_LIMIT, TEXT_LIMIT
 
@@ -26,8 +26,18 @@ _SIZE_LIMIT = 1 << 63
 StorageLayout = tuple[str, int | None, tuple[str, ...], bool]
 """Label, bytes, what it holds, and whether its address is known."""
 
-Reached = tuple[Reach, Between | None]
-"""What a backward would reach, and what ran before the call: the two are stored together."""
+
+class Norms(NamedTuple):
+    """What limits an L2 norm of delta, by the names in `DeltaFacts`."""
+
+    bound_norm: float | None = None
+    bound_of: BoundOf | None = None
+    norm_max: float | None = None
+
+
+Reached = tuple[Reach, Between | None, Norms]
+"""What a backward would reach, what ran before the call, and what limits a norm of delta: they are
+stored together."""
 
 
 def parse(part: str, text: str) -> Any:
@@ -131,9 +141,19 @@ def _shared(found: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _reach(found: Any) -> Reached:
-    leaves, complete, *more = _list(found, 3)
-    between = of_row(more[0]) if more else None
-    return Reach(_names(leaves), _flag(complete)), between
+    leaves, complete, *more = _list(found, 4)
+    between = of_row(more[0]) if more and more[0] is not None else None
+    norms = _norms(more[1]) if len(more) > 1 else Norms()
+    return Reach(_names(leaves), _flag(complete)), between, norms
+
+
+def _norms(found: Any) -> Norms:
+    bound, of, largest = _list(found)
+    if of not in get_args(BoundOf):
+        raise ValueError("no known norm")
+    if not all(each is None or type(each) in (int, float) for each in (bound, largest)):
+        raise ValueError("not a number")
+    return Norms(bound, of, largest)
 
 
 def _unknown(found: Any) -> tuple[Unknown, ...]:

@@ -168,8 +168,11 @@ def _detail_ids(record: CallRecord, interns: Interns) -> list[int | None]:
 
 def _reached(record: CallRecord) -> Row:
     reach = record.backward_reaches
-    known = () if record.between is None else (between_row(record.between),)
-    return (reach.perturbed_input, reach.complete, *known)
+    between = None if record.between is None else between_row(record.between)
+    delta = record.delta
+    norms = (delta.bound_norm, delta.bound_of, delta.norm_max)
+    more = (between, norms) if delta.bound_norm is not None else (between,)
+    return (reach.perturbed_input, reach.complete, *(more if more != (None,) else ()))
 
 
 def _addresses(storages: dict[str, StorageFacts]) -> bytes | None:

@@ -79,13 +79,13 @@ def unpack(row: Sequence[Any], interned: Interned) -> CallRecord:
         ident = values[name]
         return default if ident is None else interned.detail(name, ident)
 
-    reach, between = detail("backward_reaches", (Reach(), None))
+    reach, between, norms = detail("backward_reaches", (Reach(), None, details.Norms()))
     return CallRecord(
         **{name: values[name] for name in ("id", "call", "batch", "step", "rank", "source_line")},
         layer=interned.layer_name(values["layer"]),
         update=_update(values),
         gradient=GradientFacts(**_fields("gradient", GradientFacts, values)),
-        delta=_delta(values),
+        delta=_delta(values, norms),
         effect=EffectFacts(**_fields("effect", EffectFacts, values)),
         tensors=_tensors(values, interned),
         storages=_storages(detail("storages", ()), values["storages.addresses"]),
@@ -164,7 +164,7 @@ def _update(values: Values) -> UpdateFacts:
     )
 
 
-def _delta(values: Values) -> DeltaFacts:
+def _delta(values: Values, norms: details.Norms) -> DeltaFacts:
     fields = _fields("delta", DeltaFacts, values)
     blob, low = fields["histogram"], values["delta.histogram_range.low"]
     if blob is not None:
@@ -173,7 +173,7 @@ def _delta(values: Values) -> DeltaFacts:
     high = values["delta.histogram_range.high"]
     if low is not None and high is not None:
         fields["histogram_range"] = (low, high)
-    return DeltaFacts(**fields)
+    return DeltaFacts(**fields, **norms._asdict())
 
 
 def _tensors(values: Values, interned: Interned) -> Tensors:

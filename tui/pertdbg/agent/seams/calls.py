@@ -20,7 +20,7 @@ from pertdbg.agent.seams.stored import Copies, at_fault, copies, gradient_at_ent
 from pertdbg.agent.storage import AFTER
 from pertdbg.agent.tensors import is_tensor
 from pertdbg.between import Between
-from pertdbg.record import BoundKind, Caller, CallRecord, Raised, Unknown, UpdateFacts
+from pertdbg.record import BoundKind, BoundOf, Caller, CallRecord, Raised, Unknown, UpdateFacts
 from pertdbg.recording.parts import LayerSource
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class Numbers:
 
     bound: float | None = None
     bound_kind: BoundKind | None = None
+    bound_norm: float | None = None
+    """A limit of an L2 norm, rather than of each element."""
+    bound_of: BoundOf | None = None
     learning_rate: float | None = None
     unknown: tuple[Unknown, ...] = ()
 
@@ -180,6 +183,7 @@ class Calls:
             backwards=since,
             input_replaced=counted.input is not None and counted.input() is not roles.input,
         )
+        entry.delta.bound_norm, entry.delta.bound_of = numbers.bound_norm, numbers.bound_of
         had_delta = roles.delta is not None
         unknown = scene.unknown + numbers.unknown
         call = Call(counted, caller, numbers, had_delta, since, entry, unknown, scene.image)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -26,13 +27,34 @@ class Write:
 
 
 def own_nodes(body: Node) -> Iterator[Node]:
-    """Walk a function, without the functions and classes inside it."""
+    """Walk a function, without the functions and classes inside it.
+
+    ``a, b = x, y`` is walked as ``a = x`` and ``b = y``: what `a` is made of is not `y`.
+    """
     waiting: list[Node] = list(ast.iter_child_nodes(body))
     while waiting:
         node = waiting.pop()
+        apart = _apart(node)
+        if apart:
+            waiting.extend(apart)
+            continue
         yield node
         if not isinstance(node, _SCOPES):
             waiting.extend(ast.iter_child_nodes(node))
+
+
+def _apart(node: Node) -> list[ast.Assign]:
+    """Take an assignment of several values to as many targets apart."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return []
+    target, value = node.targets[0], node.value
+    if not isinstance(target, _LISTS) or not isinstance(value, _LISTS):
+        return []
+    starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+    if starred or len(target.elts) != len(value.elts):
+        return []
+    pairs = zip(target.elts, value.elts, strict=True)
+    return [ast.copy_location(ast.Assign([one], other), node) for one, other in pairs]
 
 
 def mentions(node: Node | None, names: Iterable[str]) -> bool:
@@ -64,6 +86,70 @@ def called(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
+_HELPER = frozenset({"grad", "grads", "gradient", "gradients"})
+_NO_HELPERS = frozenset(
+    {
+        "grad",
+        "no_grad",
+        "enable_grad",
+        "zero_grad",
+        "zero_gradients",
+        "requires_grad",
+        "retain_grad",
+    }
+)
+_OF_FUNCTIONS = frozenset({"grad", "grad_and_value", "value_and_grad", "jacrev"})
+_OF_ARGUMENTS = frozenset({"jacobian", "vjp"})
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_LISTS = (ast.List, ast.Tuple)
+
+
+def is_helper(name: str) -> bool:
+    """Say whether a function's name suggests that it gives the gradient of an argument."""
+    if name.endswith("_") or name in _NO_HELPERS:
+        return False
+    return not _HELPER.isdisjoint(_HUMP.sub("_", name).lower().split("_"))
+
+
+def differentiated(call: ast.Call, gradient_calls: frozenset[str]) -> list[ast.expr]:
+    """Give what a call differentiates with respect to, tuples and lists taken apart."""
+    every = [*call.args, *(keyword.value for keyword in call.keywords)]
+    arguments: list[ast.expr] = []
+    if called(call) == "grad":
+        arguments = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
+    elif isinstance(call.func, ast.Call):
+        arguments = every if called(call.func) in _OF_FUNCTIONS else []
+    elif called(call) in gradient_calls or called(call) in _OF_ARGUMENTS or is_helper(called(call)):
+        arguments = every
+    found: list[ast.expr] = []
+    for argument in arguments:
+        found += argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument]
+    return found
+
+
+def gives(call: ast.Call, gradient_calls: frozenset[str]) -> bool:
+    """Say whether a call gives gradients, as far as its name tells."""
+    return called(call) in ("backward", "grad") or bool(differentiated(call, gradient_calls))
+
+
+def may_give(names: Iterable[str]) -> bool:
+    """Say whether one of the names that a function uses may give a gradient."""
+    known = _OF_FUNCTIONS | _OF_ARGUMENTS
+    return any(name in known or is_helper(name) for name in names)
+
+
+def optimized(nodes: Iterable[Node]) -> dict[str, list[ast.expr]]:
+    """Give what each optimizer was made for: the parts of a list that it was given."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            every = [*node.value.args, *(keyword.value for keyword in node.value.keywords)]
+            parts = [part for each in every if isinstance(each, _LISTS) for part in each.elts]
+            for target in node.targets if parts else ():
+                found.setdefault(ast.unparse(target), []).extend(parts)
+    return found
+
+
 def targets(node: Node) -> list[ast.expr]:
     """Give what a statement assigns to, tuples taken apart."""
     if isinstance(node, ast.Assign):
@@ -88,7 +174,7 @@ def writes(nodes: Iterable[Node], name: str, steppers: frozenset[str]) -> list[W
     Args:
         nodes: Where to look.
         name: The local.
-        steppers: Optimizers that were made with it; their `step` is a write.
+        steppers: Optimizers that were made with it, as text; their `step` is a write.
     """
     found = []
     for node in nodes:
@@ -130,9 +216,25 @@ def _in_place(node: Node, name: str, steppers: frozenset[str]) -> Write | None:
         return _write(node, None)
     if in_place and any(_root(argument) == name for argument in node.args[:1]):
         return _write(node, None)
-    if method == "step" and owner in steppers:
+    if any(keyword.arg == "out" and _root(keyword.value) == name for keyword in node.keywords):
+        return _write(node, None)
+    if method == "step" and stepper(node) in steppers:
         return _write(node, None)
     return None
+
+
+def is_place(node: ast.expr) -> bool:
+    """Say whether something is a name, or an attribute or entry that a name leads to."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Constant, ast.Name)):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def stepper(call: ast.Call) -> str:
+    """Give the object whose method is called, as text."""
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 def _through_grad(node: ast.expr) -> bool:

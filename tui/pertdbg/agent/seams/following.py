@@ -14,9 +14,9 @@ from pertdbg.agent.seams.tracing import Active
 if TYPE_CHECKING:
     from pertdbg.agent.lines.call import CallLines
     from pertdbg.agent.seams.calls import Calls
+    from pertdbg.agent.seams.follower import Follower
     from pertdbg.agent.seams.gradients import Backward
     from pertdbg.agent.seams.live import Live
-    from pertdbg.agent.seams.local import Tracker
 
 GetLive = Callable[[], "Live | None"]
 """Gives what observes, once torch is there."""
@@ -29,7 +29,7 @@ class Loops:
 
     def __init__(self, plans: tuple[Plan, ...], live: GetLive) -> None:
         self._plans, self._live = plans, live
-        self._trackers: list[Tracker] = []
+        self._trackers: list[Follower] = []
         self._made = self._entered = False
         self._inside: CallLines | None = None
         """What goes through the lines of the function, where that is wanted."""
@@ -48,7 +48,7 @@ class Loops:
                     tracker.line(frame)
                 self._go_inside(live.calls, frame)
 
-    def end(self, frame: types.FrameType, _: Any, error: BaseException | None) -> None:
+    def end(self, frame: types.FrameType, value: Any, error: BaseException | None) -> None:
         """The function ends."""
         live = self._ready()
         if live is not None:
@@ -57,15 +57,22 @@ class Loops:
                     self._inside.lines.leave(None if error is None else type(error).__name__)
                     self._inside.stop(error)
                 for tracker in self._trackers:
-                    tracker.end(frame, error)
+                    tracker.end(frame, error, value)
             names = [tracker.name for tracker in self._trackers if tracker.name is not None]
             live.calls.run.flow.safely(live.calls.run.flow.left, names)
         self._trackers = []
         self._come_out()
 
-    def gradient(self, frame: types.FrameType, backward: Backward) -> bool:
-        """A backward pass ended inside; says whether one of the loops was waiting for it."""
-        claimed = [tracker.gradient(frame, backward) for tracker in self._trackers]
+    def gradient(self, frame: types.FrameType, backward: Backward, *, once: bool) -> bool:
+        """A backward pass ended inside; says whether one of the loops was waiting for it.
+
+        Args:
+            frame: The function's.
+            backward: The pass.
+            once: Tell those that follow a single step, else those that follow a loop.
+        """
+        told = [tracker for tracker in self._trackers if tracker.once is once]
+        claimed = [tracker.gradient(frame, backward) for tracker in told]
         return any(claimed)
 
     def _go_inside(self, calls: Calls, frame: types.FrameType) -> None:
@@ -105,7 +112,10 @@ class FollowsLoops:
         self._plans, self._live = plans, live
 
     def begin(self, _: types.FrameType) -> Active | None:
-        """Follow each call."""
+        """Follow each call, but none inside a method that is observed itself."""
+        live = self._live()
+        if live is not None and not live.calls.open:
+            return None
         return Loops(self._plans, self._live)
 
 

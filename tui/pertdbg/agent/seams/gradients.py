@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd import Variable
 
 from pertdbg.agent.adapter import Missing, thing_in
-from pertdbg.agent.base import grad_of, shape_of
+from pertdbg.agent.base import C, grad_of, shape_of
 from pertdbg.agent.seams.spec import roots
-from pertdbg.agent.seams.tracing import read_locals
+from pertdbg.agent.seams.tracing import Active, Chosen, read_locals
 from pertdbg.agent.tensors import is_tensor, reads_grad
 
+_FUNC: Any = C._functorch
+_ARGUMENTS = frozenset({"args", "kwargs"})
 _INPUTS = 3
 """Place of the inputs among the engine's arguments behind the outputs (torch 2.4 to 2.14)."""
 
@@ -31,20 +31,39 @@ class Backward:
         self.inner: list[types.FrameType] = []
         """Frames between the engine and the function that is asked about, innermost first."""
 
-    def gradient_of(self, subject: torch.Tensor, copies: tuple[str, ...]) -> torch.Tensor | None:
+    def gradient_of(
+        self, subject: torch.Tensor, copies: tuple[str, ...], *, inside: bool = False
+    ) -> torch.Tensor | None:
         """Find the gradient of a tensor.
 
         Args:
             subject: The tensor.
             copies: Where the functions inside keep a copy of it that gets the gradient instead.
+            inside: They may keep one anywhere: a function that gives gradients was called.
         """
         if self.fills:
             own = own_gradient(subject)
-            return own if own is not None else self._grad_of_copy(subject, copies)
+            if own is not None:
+                return own
+            found = self._grad_of_copy(subject, copies)
+            return self._grad_inside(subject) if found is None and inside else found
         pairs = list(zip(self._inputs, self._results, strict=False))
         same = [result for each, result in pairs if each is subject]
-        alike = [result for each, result in pairs if copies and _alike(each, subject)]
-        return next((result for result in (*same, *alike) if is_tensor(result)), None)
+        anyhow = inside or bool(copies)
+        alike = [result for each, result in pairs if anyhow and _alike(plain(each), subject)]
+        found = next((result for result in (*same, *alike) if is_tensor(result)), None)
+        return None if found is None else plain(found)
+
+    def _grad_inside(self, subject: torch.Tensor) -> torch.Tensor | None:
+        """Find the gradient of a leaf that a function inside made of a tensor."""
+        for frame in self.inner:
+            names = frozenset(frame.f_code.co_varnames)
+            for leaf in read_locals(frame, names).values() if names else ():
+                if _alike(leaf, subject) and not issubclass(type(leaf), torch.nn.Parameter):
+                    gradient = own_gradient(leaf)
+                    if gradient is not None:
+                        return gradient
+        return None
 
     def _grad_of_copy(self, subject: torch.Tensor, copies: tuple[str, ...]) -> torch.Tensor | None:
         names = roots(copies)
@@ -65,66 +84,67 @@ def own_gradient(tensor: torch.Tensor) -> torch.Tensor | None:
     return grad_of(tensor) if reads_grad(tensor) else None
 
 
+def plain(tensor: Any) -> Any:
+    """Give the tensor that one of `torch.func`'s own stands for."""
+    while is_tensor(tensor) and _FUNC.is_functorch_wrapped_tensor(tensor):
+        tensor = _FUNC.get_unwrapped(tensor)
+    return tensor
+
+
 def _alike(other: Any, subject: torch.Tensor) -> bool:
     return is_tensor(other) and shape_of(other) == shape_of(subject)
 
 
-class _Engine:
-    """Stands in for the engine object; where somebody listens, each pass is told of."""
-
-    def __init__(self, engine: Any, listens: Callable[[], bool], heard: Heard) -> None:
-        self._engine, self._listens, self._heard = engine, listens, heard
-
-    @property
-    def run_backward(self) -> Any:
-        run = self._engine.run_backward
-        return self._telling(run) if self._listens() else run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def _telling(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        def run_backward(*args: Any, **kwargs: Any) -> Any:
-            inputs = args[_INPUTS + 1] if len(args) > _INPUTS + 1 else None
-            fills = kwargs.get("accumulate_grad", True)
-            try:
-                results = run(*args, **kwargs)
-            except BaseException as error:
-                self._heard(Backward(inputs, None, fills=fills), sys._getframe(1))
-                # A bare raise adds no entry for this frame again (Python 3.11 and later).
-                if error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
-                raise
-            self._heard(Backward(inputs, results, fills=fills), sys._getframe(1))
-            return results
-
-        return run_backward
-
-
 Heard = Callable[[Backward, types.FrameType], None]
-"""Is told of a pass, and of the frame that asked the engine for it."""
+"""Is told of a pass, and of the frame of torch's that asked the engine for it."""
 
 
-class Gradients:
-    """Tells of each backward pass while somebody listens."""
+class Passes:
+    """Follows the function of torch's that runs the engine: no frame of ours is on the stack."""
 
-    def __init__(self, listens: Callable[[], bool], heard: Heard) -> None:
-        """Prepare; nothing is changed before `install`.
+    def __init__(
+        self, listens: Callable[[], bool], heard: Heard, beside: Chosen | None = None
+    ) -> None:
+        """Prepare.
 
         Args:
             listens: Whether anybody wants to be told just now: where not, nothing is in the way.
-            heard: Is told. It must not raise.
+            heard: Is told when a pass has ended. It must not raise.
+            beside: What follows the same function for another purpose.
         """
-        self._listens, self._heard = listens, heard
-        self._engine: _Engine | None = None
+        self._listens, self._heard, self._beside = listens, heard, beside
 
-    def install(self) -> None:
-        """Stand in the engine's place, in front of whatever stands there already."""
-        self._engine = _Engine(Variable._execution_engine, self._listens, self._heard)
-        Variable._execution_engine = self._engine  # type: ignore[assignment]
+    def begin(self, frame: types.FrameType) -> Active | None:
+        """The engine is about to run."""
+        beside = None if self._beside is None else self._beside.begin(frame)
+        return _Pass(frame, self._heard, beside) if self._listens() else beside
 
-    def remove(self) -> None:
-        """Put back what was there, if we still stand in its place."""
-        if self._engine is not None and Variable._execution_engine is self._engine:  # type: ignore[comparison-overlap]
-            Variable._execution_engine = self._engine._engine
-        self._engine = None
+
+class _Pass:
+    """One pass under way."""
+
+    by_line = False
+
+    def __init__(self, frame: types.FrameType, heard: Heard, beside: Active | None) -> None:
+        scope = read_locals(frame, _ARGUMENTS, traced=True)
+        arguments, options = scope.get("args", ()), scope.get("kwargs", {})
+        self._inputs = arguments[_INPUTS] if len(arguments) > _INPUTS else None
+        self._fills = options.get("accumulate_grad", True)
+        self._heard, self._beside = heard, beside
+
+    def line(self, frame: types.FrameType) -> None:
+        """Lines say nothing here."""
+
+    def end(self, frame: types.FrameType, value: Any, error: BaseException | None) -> None:
+        """The pass has ended."""
+        if self._beside is not None:
+            self._beside.end(frame, value, error)
+        self._heard(Backward(self._inputs, value, fills=self._fills), frame)
+
+
+def runs_engine(code: types.CodeType) -> bool:
+    """Say whether a function is the one of torch's that runs the engine."""
+    return code is getattr(_RUN, "__code__", None)
+
+
+_RUN = getattr(torch.autograd.graph, "_engine_run_backward", None)

@@ -10,14 +10,16 @@ import torch
 
 from pertdbg.agent.adapter import Missing
 from pertdbg.agent.seams.calls import Calls
+from pertdbg.agent.seams.follower import Follower
 from pertdbg.agent.seams.following import Loops
-from pertdbg.agent.seams.gradients import Backward, Gradients
+from pertdbg.agent.seams.gradients import Backward, Passes, runs_engine
 from pertdbg.agent.seams.local import Tracker
 from pertdbg.agent.seams.module import Replaced
+from pertdbg.agent.seams.once import OneStep
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.shapes import adapter_for, subclasses
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Active, Untraced, is_method_of
+from pertdbg.agent.seams.tracing import Active, Chosen, is_method_of
 from pertdbg.agent.seams.weights import Attack, AttackCall
 from pertdbg.agent.watch import Watch
 
@@ -47,7 +49,6 @@ class Live:
         self.calls, self._active = Calls(run), active
         self._run, self._findings = run, findings
         self._of_classes = [spec for spec in specs if spec.seam == "method"]
-        self._gradients = Gradients(self._listens, self._heard)
         self._removals: list[Callable[[], None]] = []
         self._watches: list[tuple[str, Watch]] = []
         self._by_method: dict[tuple[type, str], Watch] = {}
@@ -55,9 +56,7 @@ class Live:
         self._watched: set[object] = set()
 
     def install(self) -> None:
-        """Begin to look for classes and to hear of backward passes."""
-        self._gradients.install()
-        self._removals.append(self._gradients.remove)
+        """Begin to look for classes."""
         self._hook_subclasses()
         for cls in subclasses(_Module):
             self.look_at(cls)
@@ -125,9 +124,22 @@ class Live:
                 why = f"{module.__name__}.{name} {_UNCALLED}"
                 self._findings.miss(spec.name, why)
 
-    def trackers(self, plans: tuple[Plan, ...]) -> list[Tracker]:
+    def choose(self, frame: types.FrameType) -> Chosen | None:
+        """Say whether a function is one of torch's that are followed."""
+        followed = self._run.flow.choose(frame)
+        if runs_engine(frame.f_code):
+            return Passes(self._listens, self._heard, followed)
+        return followed
+
+    def trackers(self, plans: tuple[Plan, ...]) -> list[Follower]:
         """Follow the loops of a function through one run of it."""
-        return [Tracker(plan, self.calls, self._findings) for plan in plans]
+        return [self._tracker(plan) for plan in plans]
+
+    def _tracker(self, plan: Plan) -> Follower:
+        rebound = plan.loop.rebound
+        if rebound is not None:
+            return OneStep(plan, rebound, self.calls, self._findings)
+        return Tracker(plan, self.calls, self._findings)
 
     def attack(self, specs: list[Spec], frame: types.FrameType) -> AttackCall | None:
         """Follow one call of a method that may move weights."""
@@ -163,11 +175,19 @@ class Live:
         """Tell the followed functions on the stack, the innermost first, until one claims it."""
         if not self._run.recording:
             return
-        with self.calls.guarded("reading a gradient"), Untraced():
-            frame: types.FrameType | None = asked
-            while frame is not None:
-                active = self._active.get(id(frame))
-                if isinstance(active, Loops) and active.gradient(frame, backward):
-                    return
-                backward.inner.append(frame)
-                frame = frame.f_back
+        with self.calls.guarded("reading a gradient"):
+            # A loop whose passes are calls of a one-step attack has the gradient, not the call.
+            if not self._tell(backward, asked, once=False):
+                self._tell(backward, asked, once=True)
+
+    def _tell(self, backward: Backward, asked: types.FrameType, *, once: bool) -> bool:
+        """Tell loops, or attacks of one step; says whether one of them claims the gradient."""
+        frame: types.FrameType | None = asked
+        backward.inner = []
+        while frame is not None:
+            active = self._active.get(id(frame))
+            if isinstance(active, Loops) and active.gradient(frame, backward, once=once):
+                return True
+            backward.inner.append(frame)
+            frame = frame.f_back
+        return False

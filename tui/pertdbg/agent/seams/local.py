@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pertdbg.agent.seams.calls import Call, Calls, Counted, Numbers, Outcome, Scene, caller_of
+from pertdbg.agent.seams.calls import Call, Calls, Numbers, Outcome, Scene
+from pertdbg.agent.seams.follower import Follower, names_in
 from pertdbg.agent.seams.gradients import Backward, own_gradient
+from pertdbg.agent.seams.places import is_outside
 from pertdbg.agent.seams.plans import Findings, Plan
-from pertdbg.agent.seams.scenes import Scope, numbers_of, scene_of, subject_of
-from pertdbg.agent.seams.source import source_of
+from pertdbg.agent.seams.scenes import Scope, scene_of, subject_of
 from pertdbg.agent.seams.tracing import read_locals
 
-if TYPE_CHECKING:
-    from pertdbg.agent.lines.call import CallLines
 
-
-class Tracker:
+class Tracker(Follower):
     """Follows one loop through one run of its function.
 
     Making delta is one call, and each pass of the loop another. A pass begins for us when its
@@ -26,8 +24,7 @@ class Tracker:
     """
 
     def __init__(self, plan: Plan, calls: Calls, findings: Findings) -> None:
-        self._plan, self._calls, self._findings = plan, calls, findings
-        self._counted: Counted | None = None
+        super().__init__(plan, calls, findings)
         self._creating: int | None = None
         """The first line that makes delta, while these lines run."""
         self._call: Call | None = None
@@ -41,13 +38,8 @@ class Tracker:
         """Delta was made since the loop was last left."""
         self._first: weakref.ref[Any] | None = None
         self._line = 0
-        self.lines: CallLines | None = None
-        """What goes through the lines of the function, where that is wanted."""
-
-    @property
-    def name(self) -> str | None:
-        """What the loop is called, once a call of it was seen."""
-        return None if self._counted is None else self._counted.name
+        self._late: int | None = None
+        """The line that made delta, where only a gradient is going to show that it is one."""
 
     def line(self, frame: types.FrameType) -> None:
         """A line is about to run: an end or a beginning may lie before it."""
@@ -69,7 +61,7 @@ class Tracker:
         if line in loop.creating and self._creating is None:
             self._begin_creation(frame)
 
-    def end(self, frame: types.FrameType, error: BaseException | None) -> None:
+    def end(self, frame: types.FrameType, error: BaseException | None, _: Any) -> None:
         """The function returns, or an exception leaves it."""
         failed = error is not None and frame.f_lineno in self._plan.loop.creating
         if self._creating is not None and failed:
@@ -90,8 +82,13 @@ class Tracker:
             return False
         if self._creating is not None:
             self._end_creation(frame)
+        loop = self._plan.loop
+        found = backward.gradient_of(subject, self._plan.spec.leaf, inside=loop.inside)
+        if not self._is_sure:
+            if found is None:
+                return False
+            self._shown(frame)
         self._ensure_made(frame)
-        found = backward.gradient_of(subject, self._plan.spec.leaf)
         if self._call is not None and (found is None or self._moved):
             return found is not None
         scene, numbers = self._seen(scope)
@@ -99,6 +96,13 @@ class Tracker:
         self._call = self._begin(frame, scene, numbers, given)
         self._line, self._moved = frame.f_lineno, False
         return found is not None
+
+    def _shown(self, frame: types.FrameType) -> None:
+        """A gradient has come: it is a perturbation that the function moves."""
+        self._known()
+        if self._late is not None:
+            self._creating, self._late = self._late, None
+            self._end_creation(frame)
 
     def _begin_pass(self, frame: types.FrameType) -> None:
         if not self._plan.loop.by_gradient:
@@ -126,17 +130,20 @@ class Tracker:
         if subject is None and error is None:
             return
         self._first = None if subject is None else weakref.ref(subject)
+        if not self._is_sure:
+            self._late = line
+            return
         self._made = True
         scene, numbers = self._seen(scope)
         raised = None if error is None else frame.f_lineno
         call = self._begin(frame, Scene(), numbers)
-        self._calls.finish(call, scene, Outcome(None, error, raised, line), _names(frame))
+        self._calls.finish(call, scene, Outcome(None, error, raised, line), names_in(frame))
 
     def _ensure_made(self, frame: types.FrameType) -> None:
         """Count a delta that no line here made: an argument, or one that lives outside."""
-        if self._made or self._creating is not None:
+        if self._made or self._creating is not None or not self._is_sure:
             return
-        outside = self._plan.loop.subject not in frame.f_code.co_varnames
+        outside = is_outside(self._plan.loop.subject, frame.f_code)
         known = self._calls.loops.get(self._plan)
         if self._plan.loop.creating or (outside and known is not None and known.batch):
             return
@@ -150,59 +157,22 @@ class Tracker:
         call, self._call = self._call, None
         scope = self._scope(frame)
         scene, numbers = self._seen(scope)
-        if scene.roles.delta is None and call is None:
+        if call is None and (scene.roles.delta is None or not self._is_sure):
             return
         line = frame.f_lineno if call is None else self._line
         if call is None:
             call = self._begin(frame, scene, numbers)
         raised = None if error is None else frame.f_lineno
-        self._calls.finish(call, scene, Outcome(None, error, raised, line), _names(frame))
+        self._calls.finish(call, scene, Outcome(None, error, raised, line), names_in(frame))
 
     def _leave_loop(self, frame: types.FrameType, error: BaseException | None = None) -> None:
         idle = self._call is None and not self._wrote and error is None
         if self._passing and not idle:
             self._end_pass(frame, error)
         if self._passing or self._at_head:
-            self._made = False
+            self._made, self._late = False, None
         self._passing = self._at_head = False
-
-    def _begin(
-        self, frame: types.FrameType, scene: Scene, numbers: Numbers, gradient: Any = None
-    ) -> Call:
-        module = frame.f_code.co_name == "<module>"
-        caller = caller_of(frame if module else frame.f_back)
-        call = self._calls.begin(self._known(), scene, numbers, caller, gradient, _names(frame))
-        call.lines = self.lines
-        if self.lines is not None:
-            self.lines.begin(call.entry)
-        return call
-
-    def _known(self) -> Counted:
-        if self._counted is None:
-            plan = self._plan
-            known = self._calls.loops.get(plan)
-            if known is None:
-                name = self._calls.free_name(plan.name)
-                known = self._calls.counting(name, source_of(name, plan.code))
-                self._calls.loops[plan] = known
-            self._findings.hit(plan.spec.name, known.name)
-            self._counted = known
-        return self._counted
-
-    def _scope(self, frame: types.FrameType) -> Scope:
-        return read_locals(frame, self._plan.names, traced=True)
-
-    def _numbers(self, scope: Scope) -> Numbers:
-        guesses = self._plan.loop.guesses
-        return numbers_of(self._plan.spec, scope, guesses.bounds, guesses.steps)
 
     def _seen(self, scope: Scope) -> tuple[Scene, Numbers]:
         numbers = self._numbers(scope)
         return scene_of(self._plan, scope, numbers, self._first), numbers
-
-
-def _names(frame: types.FrameType) -> Scope:
-    """Give all that a function's own names stand for just now."""
-    code = frame.f_code
-    names = code.co_names if code.co_name == "<module>" else (*code.co_varnames, *code.co_cellvars)
-    return read_locals(frame, frozenset(names), traced=True)

@@ -7,6 +7,7 @@ and whether a gradient came, is seen when the function runs.
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,12 +16,20 @@ from pertdbg.agent.seams.flow import (
     Loop,
     Write,
     called,
+    differentiated,
+    gives,
+    is_helper,
+    optimized,
     own_nodes,
     spread,
+    stepper,
+    targets,
     used_names,
     writes,
 )
-from pertdbg.agent.seams.guesses import Guesses, guess
+from pertdbg.agent.seams.guesses import Guesses, guess, is_copy, summands
+from pertdbg.agent.seams.places import with_places
+from pertdbg.agent.seams.rebinds import Rebound, rebound
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,13 @@ class GradientLoop:
     """Lines in the loop that move the subject."""
     parameter: bool
     """The subject is an argument of the function."""
+    sure: bool
+    """A gradient is certainly taken: it is not only the name of a function that suggests it."""
+    inside: bool
+    """It may be that of a copy, which a function that is called makes of the subject."""
     guesses: Guesses
+    rebound: Rebound | None = None
+    """What the moved subject is called, where the subject itself stays: a step without a loop."""
 
     def within(self, line: int) -> bool:
         """Say whether a line is one of the loop's."""
@@ -68,12 +83,14 @@ def find_loops(body: Body, gradient_calls: Iterable[str] = ()) -> tuple[Gradient
         body: The function, or a module.
         gradient_calls: Functions beside `grad` that give the gradient of an argument.
     """
+    calls = frozenset(gradient_calls)
+    body = with_places(body, calls)
     nodes = list(own_nodes(body))
     inside = {id(loop): list(own_nodes(loop)) for loop in nodes if isinstance(loop, Loop)}
     found: dict[tuple[str, int], GradientLoop] = {}
-    names: set[str] = set()
-    for name, use in _gradients(nodes, frozenset(gradient_calls)):
-        names.add(name)
+    uses: dict[str, list[ast.AST]] = {}
+    for name, use in _gradients(nodes, calls):
+        uses.setdefault(name, []).append(use)
         around = [
             loop
             for loop in nodes
@@ -82,15 +99,34 @@ def find_loops(body: Body, gradient_calls: Iterable[str] = ()) -> tuple[Gradient
         for loop in sorted(around, key=lambda each: -each.lineno):
             if (name, loop.lineno) in found:
                 break
-            made = _loop(body, nodes, loop, inside[id(loop)], name, frozenset(gradient_calls))
+            made = _loop(body, nodes, loop, inside[id(loop)], name, calls)
             if made is not None:
                 found[name, loop.lineno] = made
                 break
-    for name in names - {name for name, _ in found}:
-        once = _once(body, nodes, name, frozenset(gradient_calls))
+    for name in uses.keys() - {name for name, _ in found}:
+        once = _once(body, nodes, name, calls) or _rebound(body, nodes, name, calls)
         if once is not None:
             found[name, 0] = once
-    return tuple(found[key] for key in sorted(found, key=lambda key: (key[1], key[0])))
+    return tuple(
+        dataclasses.replace(
+            found[key],
+            sure=any(_is_sure(use, calls) for use in uses[key[0]]),
+            inside=not any(_in_sight(use) for use in uses[key[0]]),
+        )
+        for key in sorted(found, key=lambda key: (key[1], key[0]))
+    )
+
+
+def _is_sure(use: ast.AST, gradient_calls: frozenset[str]) -> bool:
+    """Say whether a gradient is certain to be taken: not only a name suggests it."""
+    if not isinstance(use, ast.Call):
+        return True
+    return called(use) in gradient_calls or not is_helper(called(use))
+
+
+def _in_sight(use: ast.AST) -> bool:
+    """Say whether it is the gradient of the tensor itself that is taken."""
+    return not isinstance(use, ast.Call) or called(use) in ("grad", "step")
 
 
 def _gradients(
@@ -98,7 +134,7 @@ def _gradients(
 ) -> Iterator[tuple[str, ast.AST]]:
     """Give the locals that a gradient is taken of, with the place."""
     functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    steppers = _optimized(nodes)
+    made_for = optimized(nodes)
     for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and id(node) not in functions:
             owner = node.value
@@ -107,43 +143,10 @@ def _gradients(
             if isinstance(owner, ast.Name) and isinstance(node.ctx, ast.Load):
                 yield owner.id, node
         elif isinstance(node, ast.Call):
-            yield from ((name, node) for name in _differentiated(node, gradient_calls))
-            yield from ((name, node) for name in _stepped(node, steppers))
-
-
-def _optimized(nodes: list[ast.AST]) -> dict[str, list[str]]:
-    """Give the locals that each optimizer was made for: those in a list that it was given."""
-    found: dict[str, list[str]] = {}
-    for node in nodes:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            lists = [a for a in node.value.args if isinstance(a, (ast.List, ast.Tuple))]
-            names = [part.id for each in lists for part in each.elts if isinstance(part, ast.Name)]
-            for target in node.targets:
-                if isinstance(target, ast.Name) and names:
-                    found.setdefault(target.id, []).extend(names)
-    return found
-
-
-def _stepped(call: ast.Call, optimized: dict[str, list[str]]) -> list[str]:
-    """Give the names that a call moves: those of the optimizer whose `step` it is."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if called(call) != "step" or not isinstance(owner, ast.Name):
-        return []
-    return optimized.get(owner.id, [])
-
-
-def _differentiated(call: ast.Call, gradient_calls: frozenset[str]) -> list[str]:
-    """Give the names that a call differentiates with respect to."""
-    arguments: list[ast.expr] = []
-    if called(call) == "grad":
-        arguments = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
-    elif called(call) in gradient_calls:
-        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    names = []
-    for argument in arguments:
-        parts = argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument]
-        names += [part.id for part in parts if isinstance(part, ast.Name)]
-    return names
+            of = differentiated(node, gradient_calls)
+            if called(node) == "step":
+                of = [*of, *made_for.get(stepper(node), [])]
+            yield from ((name, node) for part in of for name in sorted(summands(part)))
 
 
 def _loop(
@@ -159,7 +162,7 @@ def _loop(
     within = writes(inside, name, steppers)
     making = _making(inside, within, derived, gradient_calls)
     moving = [w for w in within if w not in making]
-    if not moving:
+    if all(_is_kept(w, name) for w in moving):
         return None
     before = [w for w in writes(nodes, name, frozenset()) if w.last_line < loop.lineno]
     first = loop.body[0].lineno
@@ -183,9 +186,7 @@ def _loop(
 def _once(
     body: Body, nodes: list[ast.AST], name: str, gradient_calls: frozenset[str]
 ) -> GradientLoop | None:
-    """See a function that moves a local once, without a loop."""
-    if isinstance(body, ast.Module):
-        return None
+    """See code that moves a local once, without a loop."""
     gradient = min(_giving(nodes, gradient_calls), default=0)
     derived = spread(nodes, {name})
     every = writes(nodes, name, _steppers(nodes, name))
@@ -193,9 +194,14 @@ def _once(
         w for w in every if w.line > gradient and (w.value is None or used_names(w.value) & derived)
     ]
     making = [w for w in every if w.last_line < gradient]
-    if not moving or not (making or name in _parameters(body)):
+    parameter = name in _parameters(body)
+    if not parameter and all(w.value is None or used_names(w.value) & {name} for w in making):
+        making = []  # it is there already, and is only made ready
+    moves = not all(_is_kept(w, name) for w in moving)
+    if not moves or not gradient or not (making or parameter or _is_outside(nodes, name)):
         return None
-    lines = (body.lineno, body.end_lineno or body.lineno)
+    first = gradient if isinstance(body, ast.Module) else body.lineno
+    last = max(w.last_line for w in moving)
     return _made(
         body,
         nodes,
@@ -205,11 +211,55 @@ def _once(
         making,
         moving,
         head=(0, 0),
-        body_lines=lines,
+        body_lines=(min([first, *(w.line for w in making)]), last),
         endless=False,
         by_gradient=True,
         first=0,
     )
+
+
+def _is_kept(write: Write, name: str) -> bool:
+    """Say whether a write leaves the values as they are: ``x = x.detach()``."""
+    return write.value is not None and is_copy(write.value, name)
+
+
+def _is_outside(nodes: list[ast.AST], name: str) -> bool:
+    """Say whether a name stands for something that outlives the function."""
+    bound = any(isinstance(e, ast.Name) and e.id == name for n in nodes for e in targets(n))
+    return not bound or not name.isidentifier() or any(name in _outer(node) for node in nodes)
+
+
+def _outer(node: ast.AST) -> list[str]:
+    return node.names if isinstance(node, (ast.Global, ast.Nonlocal)) else []
+
+
+def _rebound(
+    body: Body, nodes: list[ast.AST], name: str, gradient_calls: frozenset[str]
+) -> GradientLoop | None:
+    """See code that gives a moved subject another name, as attacks of one step do."""
+    giving = _giving(nodes, gradient_calls)
+    derived, gradient = spread(nodes, {name}), _gradient_names(nodes, name, gradient_calls)
+    making = [w for w in writes(nodes, name, frozenset()) if w.last_line < min(giving, default=0)]
+    made = _made(
+        body,
+        nodes,
+        name,
+        derived,
+        gradient_calls,
+        making,
+        [],
+        head=(0, 0),
+        body_lines=(0, 0),
+        endless=False,
+        by_gradient=True,
+        first=0,
+    )
+    uses = {id(use) for of, use in _gradients(nodes, gradient_calls) if of == name}
+    found = rebound(nodes, name, gradient, uses, giving, is_delta=made.guesses.is_delta)
+    if found is None:
+        return None
+    lines = min(giving), max(found.lines)
+    return dataclasses.replace(made, body=lines, writing=found.lines, rebound=found)
 
 
 def _made(
@@ -239,14 +289,16 @@ def _made(
         creating=_lines(creating),
         writing=_lines(moving),
         parameter=name in parameters,
+        sure=True,
+        inside=False,
         guesses=guess(inside, name, derived, gradient, creating, parameters),
     )
 
 
 def _giving(inside: list[ast.AST], gradient_calls: frozenset[str]) -> list[int]:
     """Give the lines of the calls that give gradients."""
-    gives = {"backward", "grad", *gradient_calls}
-    return [n.lineno for n in inside if isinstance(n, ast.Call) and called(n) in gives]
+    calls = [node for node in inside if isinstance(node, ast.Call)]
+    return [call.lineno for call in calls if gives(call, gradient_calls)]
 
 
 def _making(
@@ -274,7 +326,11 @@ def _gradient_names(inside: list[ast.AST], name: str, gradient_calls: frozenset[
 
 def _steppers(nodes: list[ast.AST], name: str) -> frozenset[str]:
     """Give the optimizers that were made for the subject."""
-    return frozenset(owner for owner, names in _optimized(nodes).items() if name in names)
+    return frozenset(
+        owner
+        for owner, parts in optimized(nodes).items()
+        if any(isinstance(part, ast.Name) and part.id == name for part in parts)
+    )
 
 
 def _parameters(body: Body) -> set[str]:

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pertdbg.agent.seams.flow import may_give
 from pertdbg.agent.seams.loops import GradientLoop, find_loops
+from pertdbg.agent.seams.places import last_part
+from pertdbg.agent.seams.rebinds import RETURNED
 from pertdbg.agent.seams.source import body_of, name_of_code
 from pertdbg.agent.seams.spec import Spec, roots
 
@@ -91,8 +94,9 @@ def loop_plans(
 
 def _takes_gradients(code: types.CodeType, calls: set[str]) -> bool:
     """Say whether a function may take a gradient, before its source is read."""
-    names = set(code.co_names)
-    return bool(names & {"grad", *calls}) or names >= {"backward", "step"}
+    names = used_by(code)
+    plainly = bool(names & {"grad", *calls}) or names >= {"backward", "step"}
+    return plainly or may_give(names)
 
 
 def _fitting(
@@ -117,7 +121,7 @@ def _lacking(
 ) -> str | None:
     if not spec.fits_names(module, where.rpartition(".")[2]):
         return "has another name or module"
-    if spec.subject and loop.subject not in spec.subject:
+    if spec.subject and not {loop.subject, last_part(loop.subject)}.intersection(spec.subject):
         return f"moves none of {', '.join(spec.subject)}"
     missing = spec.missing_names(used)
     return None if missing is None else f"uses none of {', '.join(missing)}"
@@ -126,5 +130,6 @@ def _lacking(
 def _names(spec: Spec, loop: GradientLoop) -> frozenset[str]:
     guesses = loop.guesses
     expressions = (*spec.expressions(), *guesses.bounds, *guesses.steps)
-    plain = {loop.subject, *guesses.added_to, *guesses.made_from}
-    return roots(expressions) | plain
+    named = (loop.subject, *guesses.added_to, *guesses.made_from)
+    bound = () if loop.rebound is None or loop.rebound.name == RETURNED else (loop.rebound.name,)
+    return roots((*expressions, *named, *bound))

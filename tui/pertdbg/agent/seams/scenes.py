@@ -15,32 +15,51 @@ from pertdbg.agent.probe import Roles
 from pertdbg.agent.seams.calls import Numbers, Scene
 from pertdbg.agent.seams.image import difference
 from pertdbg.agent.seams.plans import Plan
-from pertdbg.agent.seams.spec import Spec
+from pertdbg.agent.seams.spec import Form, Spec
 from pertdbg.agent.tensors import is_tensor
 from pertdbg.record import Unknown
 
 Scope = Mapping[str, Any]
 
+_NORMS = {"inf": ("inf",), "l2": ("l2", "l_2"), "l1": ("l1", "l_1"), "l0": ("l0", "l_0")}
+"""Words in the name of a norm, or of a class, that say which one it is."""
+
 
 def subject_of(plan: Plan, scope: Scope) -> torch.Tensor | None:
-    """Give the tensor that a loop moves; None while there is none, or if it is a parameter."""
+    """Give the tensor that a loop moves; None while there is none, or if it is a weight."""
     found = first_tensor(plan.spec.delta or (plan.loop.subject,), scope)
-    if found is None or issubclass(type(found), torch.nn.Parameter):
+    if found is None:
+        return None
+    named = plan.spec.subject  # what a person or an adapter calls a delta may be a parameter
+    if not named and issubclass(type(found), torch.nn.Parameter):
         return None
     dtype = dtype_of(found)
     return found if dtype.is_floating_point or dtype.is_complex else None
 
 
+def form_of(plan: Plan) -> Form:
+    """Say whether the subject of a plan is delta, or the perturbed image."""
+    return plan.spec.form or ("delta" if plan.loop.guesses.is_delta else "image")
+
+
 def first_tensor(expressions: Iterable[str], scope: Scope, like: Any = None) -> Any:
-    """Give the first tensor that one of the expressions stands for, of the shape of another."""
+    """Give the first tensor that one of the expressions stands for, of the shape of another.
+
+    One sample without the dimension of its batch has the shape of a batch of it.
+    """
     for expression in expressions:
         try:
             value = thing_in(expression, scope)
         except Missing:
             continue
-        if is_tensor(value) and (like is None or shape_of(value) == shape_of(like)):
+        if is_tensor(value) and (like is None or _alike(value, like)):
             return value
     return None
+
+
+def _alike(one: Any, other: Any) -> bool:
+    shapes = tuple(shape_of(one)), tuple(shape_of(other))
+    return shapes[0] == shapes[1] or (1, *shapes[0]) == shapes[1]
 
 
 def scene_of(
@@ -57,8 +76,7 @@ def scene_of(
     subject = subject_of(plan, scope)
     if subject is None:
         return Scene()
-    guesses, spec = plan.loop.guesses, plan.spec
-    form = spec.form or ("delta" if guesses.is_delta else "image")
+    guesses, spec, form = plan.loop.guesses, plan.spec, form_of(plan)
     clean = first_tensor(spec.input, scope, subject)
     if clean is None:
         names = guesses.added_to if form == "delta" else guesses.made_from
@@ -94,14 +112,17 @@ def numbers_of(
     """
     rate, _ = first_number((*spec.learning_rate, *steps), scope)
     bound, _ = first_number(bounds, scope)
-    unknown: tuple[Unknown, ...] = ()
+    kind = spec.bound_kind or "always"
     if bound is None:
         bound, expression = first_number(spec.bound, scope)
-        if bound is not None and not _each_element(spec, scope):
+        norm = None if bound is None else _norm(spec, scope)
+        if bound is not None and norm != "inf":
             why = f"{expression} = {bound:g} limits another norm than that of each element"
-            bound, unknown = None, (Unknown("delta.bound", why),)
-    kind = spec.bound_kind or "always"
-    return Numbers(bound, None if bound is None else kind, rate, unknown)
+            unknown = (Unknown("delta.bound", why),)
+            if norm != "l2" or spec.norm_of is None:
+                return Numbers(learning_rate=rate, unknown=unknown)
+            return Numbers(None, kind, bound, spec.norm_of, rate, unknown)
+    return Numbers(bound, None if bound is None else kind, learning_rate=rate)
 
 
 def first_number(expressions: Iterable[str], scope: Scope) -> tuple[float | None, str]:
@@ -116,18 +137,17 @@ def first_number(expressions: Iterable[str], scope: Scope) -> tuple[float | None
     return None, ""
 
 
-def _each_element(spec: Spec, scope: Scope) -> bool:
-    """Say whether the bound limits each element: the norm is the maximum's."""
+def _norm(spec: Spec, scope: Scope) -> str | None:
+    """Say which norm the bound limits: `inf` is that of each element; None where it is not said."""
     for expression in spec.norm_name:
         try:
             value = thing_in(expression, scope)
         except Missing:
             continue
         if isinstance(value, (int, float)):
-            return value == math.inf
+            return {math.inf: "inf", 2: "l2", 1: "l1"}.get(value)
         name = (value if isinstance(value, str) else type(value).__name__).lower()
-        if "inf" in name:
-            return True
-        if any(norm in name for norm in ("l2", "l1", "l0", "l_2", "l_1")):
-            return False
-    return spec.norm == "inf"
+        for norm, words in _NORMS.items():
+            if any(word in name for word in words):
+                return norm
+    return spec.norm

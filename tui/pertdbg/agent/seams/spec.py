@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pertdbg.record import BoundKind
+from pertdbg.record import BoundKind, BoundOf
 
 Seam = Literal["method", "weights", "loop", "function"]
 Form = Literal["delta", "image"]
@@ -55,6 +55,8 @@ class Spec:
     """Norm that the bound limits: `inf` is each element."""
     norm_name: tuple[str, ...] = ()
     """Where the code says which norm."""
+    norm_of: BoundOf | None = None
+    """What has the L2 norm that the bound limits, where it limits one."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Spec:
@@ -64,7 +66,7 @@ class Spec:
             flat.update(data.get(table, {}))
         if "uses" in flat:
             flat["uses"] = tuple(_listed(group) for group in flat["uses"])
-        plain = ("name", "title", "seam", "form", "bound_kind", "norm", "uses")
+        plain = ("name", "title", "seam", "form", "bound_kind", "norm", "norm_of", "uses")
         fields: dict[str, Any] = {k: v if k in plain else _listed(v) for k, v in flat.items()}
         return cls(**fields)
 

@@ -16,7 +16,11 @@ from typing import Any, Protocol
 from pertdbg.agent import aside
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""Flags of code that is left and entered again: not followed."""
+
+
+def is_generator(code: types.CodeType) -> bool:
+    """Say whether a function is left and entered again, which is not followed."""
+    return bool(code.co_flags & _GENERATORS)
 
 
 class Active(Protocol):
@@ -93,8 +97,6 @@ class Tracing:
 
     @aside.entered
     def _chosen(self, frame: types.FrameType) -> Chosen | None:
-        if frame.f_code.co_flags & _GENERATORS:
-            return None
         before = aside.off()
         try:
             return self._choose(frame)

@@ -50,6 +50,7 @@ def _facts(record: CallRecord) -> list[Fact]:
         _number(record, "bound", "bound"),
         _count(record, "beyond"),
         _count(record, "at_bound", "at bound"),
+        *([] if found.bound_norm is None else _norms(record)),
         Fact("moved in", "delta.moved_fraction", *_share(found.moved_fraction)),
         _number(record, "mean"),
         _number(record, "std"),
@@ -61,6 +62,11 @@ def _facts(record: CallRecord) -> list[Fact]:
 def _number(record: CallRecord, name: str, label: str = "") -> Fact:
     value = getattr(record.delta, name)
     return Fact(label or name, f"delta.{name}", value, number(value))
+
+
+def _norms(record: CallRecord) -> list[Fact]:
+    """Give the limit of an L2 norm, and the largest norm beside it."""
+    return [_number(record, "bound_norm", "L2 bound"), _number(record, "norm_max", "L2 max")]
 
 
 def _count(record: CallRecord, name: str, label: str = "") -> Fact:

@@ -1,0 +1,90 @@
+"""Perturbations that are no locals: attributes, and entries of a dict or a list.
+
+`self.delta`, `state["delta"]` and `deltas[i]` are read as if they were locals of that name, so
+that whatever finds a local's loop finds theirs.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import types
+from collections.abc import Iterator
+from typing import TypeVar
+
+from pertdbg.agent.seams.flow import called, differentiated, is_place, optimized, own_nodes, stepper
+
+B = TypeVar("B", bound=ast.AST)
+
+
+def with_places(body: B, gradient_calls: frozenset[str]) -> B:
+    """Give a function in which each place that a gradient is taken of is a name.
+
+    Args:
+        body: The function, or a module.
+        gradient_calls: Functions beside `grad` that give the gradient of an argument.
+    """
+    places = frozenset(_places(list(own_nodes(body)), gradient_calls))
+    if not places:
+        return body
+    named: B = _Naming(places).visit(copy.deepcopy(body))
+    return named
+
+
+def last_part(place: str) -> str:
+    """Give what a place is called: ``delta`` of ``self.delta`` and of ``state['delta']``."""
+    node = ast.parse(place, mode="eval").body
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return place
+
+
+def is_outside(place: str, code: types.CodeType) -> bool:
+    """Say whether a place outlives one run of a function: it is not reached from a local alone."""
+    if place.isidentifier():
+        return place not in code.co_varnames
+    node: ast.AST = ast.parse(place, mode="eval").body
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    root = node.id if isinstance(node, ast.Name) else ""
+    return root in arguments or root not in (*code.co_varnames, *code.co_cellvars)
+
+
+def _places(nodes: list[ast.AST], gradient_calls: frozenset[str]) -> Iterator[str]:
+    """Give the places whose `.grad` is read, and those that a call or an optimizer is given."""
+    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    asked: list[ast.expr] = []
+    made_for = optimized(nodes)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and id(node) not in functions:
+            asked.append(node.value)
+        elif isinstance(node, ast.Call):
+            asked += differentiated(node, gradient_calls)
+            asked += made_for.get(stepper(node), []) if called(node) == "step" else []
+    for node in asked:
+        if isinstance(node, ast.Attribute) and node.attr == "data":
+            node = node.value
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and is_place(node):
+            yield ast.unparse(node)
+
+
+class _Naming(ast.NodeTransformer):
+    """Puts a name in the stead of each place."""
+
+    def __init__(self, places: frozenset[str]) -> None:
+        self._places = places
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return self._named(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return self._named(node)
+
+    def _named(self, node: ast.Attribute | ast.Subscript) -> ast.AST:
+        text = ast.unparse(node)
+        if text in self._places:
+            return ast.copy_location(ast.Name(text, node.ctx), node)
+        return self.generic_visit(node)
