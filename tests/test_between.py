@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ BACKWARD = BackwardFacts(
     factor=1024.0,
     raised="RuntimeError: a\ud800b",
     finite=False,
+    output_finite=True,
 )
 TAKEN = Taken(
     module="Linear",
@@ -51,6 +53,7 @@ FULL = Between(
     padding=False,
     snapshots=("best[0]",),
     plain_step=True,
+    unmoved="bfloat16",
 )
 
 
@@ -81,6 +84,15 @@ def test_every_field_survives_as_lists() -> None:
 
 
 PLAIN = json.loads(json.dumps(to_row(FULL)))
+
+
+def test_a_recording_from_before_a_field_was_added_is_read_without_it() -> None:
+    row = json.loads(json.dumps(to_row(FULL)))
+    row[1] = [each[:8] for each in row[1]]
+    before = replace(FULL, backwards=(replace(BACKWARD, output_finite=None),), unmoved=None)
+    assert of_row(row[:14]) == before
+
+
 NAMES = list(Between.__slots__)
 
 
@@ -89,6 +101,9 @@ NAMES = list(Between.__slots__)
     [
         ("input", "stolen"),
         ("backwards", [[None] * 3]),
+        ("backwards", [PLAIN[1][0][:7]]),
+        ("backwards", [[*PLAIN[1][0][:8], "yes"]]),
+        ("backwards", [[*PLAIN[1][0], None]]),
         ("backwards", [PLAIN[1][0]] * 65),
         ("backwards", [["x" * 1001, *PLAIN[1][0][1:]]]),
         ("backwards", [[*PLAIN[1][0][:5], "1024", None, None]]),
@@ -101,6 +116,7 @@ NAMES = list(Between.__slots__)
         ("written", [None]),
         ("padding", "yes"),
         ("plain_step", None),
+        ("unmoved", True),
     ],
 )
 def test_what_no_writer_gives_is_refused(field: str, value: Any) -> None:

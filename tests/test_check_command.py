@@ -15,6 +15,11 @@ from _scripts import LAYER, PERTDBG, pertdbg
 from conftest import REPOSITORY
 from pertdbg.errors import PertdbgError
 from pertdbg.findings.kinds import KINDS
+from pertdbg.findings.report import Report
+from pertdbg.output.findings import as_github
+from pertdbg.output.sarif import as_sarif
+from pertdbg.scenario.expect import Outcome
+from pertdbg.scenario.model import Expect
 
 FAULTY = (
     LAYER
@@ -47,17 +52,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def recording(folder: Path) -> Path:
-    path = folder / "faulty.pertdbg"
-    done = pertdbg("check", "faulty.py", "--fail-on", "never", "-o", path, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return path
-
-
-def test_json_holds_stdout_alone_with_the_exit_status_of_the_script(folder: Path) -> None:
-    words = ("check", "faulty.py", "--format", "json", "--", "--epochs", "3")
+def text(folder: Path) -> str:
+    """What is said of the faulty script, whose recording is kept."""
+    words = ("check", "faulty.py", "--fail-on", "never", "-o", "faulty.pertdbg")
     done = pertdbg(*words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def recording(folder: Path, text: str) -> Path:
+    return folder / "faulty.pertdbg"
+
+
+def test_json_holds_stdout_alone_with_the_exit_status_of_the_script_and_nothing_is_left(
+    folder: Path, tmp_path: Path
+) -> None:
+    before = sorted(folder.iterdir())
+    words = ("check", "faulty.py", "--format", "json", "--", "--epochs", "3")
+    done = subprocess.run(
+        [str(PERTDBG), *words],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("pertdbg")] == []
+    assert sorted(folder.iterdir()) == before
     report = json.loads(done.stdout)
     assert (report["format"], report["target"], report["exit_status"]) == (1, "faulty.py", 7)
     assert report["calls"] == 4
@@ -73,13 +95,11 @@ def test_json_holds_stdout_alone_with_the_exit_status_of_the_script(folder: Path
     assert "recorded in" not in done.stderr
 
 
-def test_text_keeps_the_output_of_the_script_and_names_the_line(folder: Path) -> None:
-    done = pertdbg("check", "faulty.py", cwd=folder)
-    assert done.returncode == 1
-    assert done.stdout.startswith("arguments []\n")
-    assert "faulty.py: 4 calls, exit status 7: 1 warning" in done.stdout
-    assert "faulty.py:" in done.stdout.split("grad-zero")[1]
-    assert "pertdbg check --explain grad-zero" in done.stdout
+def test_text_keeps_the_output_of_the_script_and_names_the_line(text: str) -> None:
+    assert text.startswith("arguments []\n")
+    assert "faulty.py: 4 calls, exit status 7: 1 warning" in text
+    assert "faulty.py:" in text.split("grad-zero")[1]
+    assert "pertdbg check --explain grad-zero" in text
 
 
 def test_a_healthy_script_has_nothing_found(folder: Path) -> None:
@@ -163,7 +183,7 @@ def test_a_scenario_that_shows_a_fault_on_purpose_is_observed_as_expected() -> N
 
 def test_a_scenario_whose_expectation_is_not_met_says_so(tmp_path: Path) -> None:
     folder = REPOSITORY / "scenarios"
-    text = (folder / "sift-learner.toml").read_text()
+    text = (folder / "sift.toml").read_text()
     text = text.replace('"sonnets.txt"', json.dumps(str(folder / "sonnets.txt")))
     own = tmp_path / "own.toml"
     own.write_text(
@@ -176,6 +196,37 @@ def test_a_scenario_whose_expectation_is_not_met_says_so(tmp_path: Path) -> None
     assert report["findings"] == []
     assert [one["met"] for one in report["expect"]] == [False]
     assert "delta.norm below 0.0; call 2: it is" in report["expect"][0]["text"]
+
+
+def test_what_is_no_finding_is_a_notification_of_the_run() -> None:
+    unmet = Outcome(
+        Expect(field="delta.norm", below=0.0),
+        met=False,
+        calls=3,
+        text="delta.norm below 0\nat call 2",
+    )
+    report = Report("made", [], 3, 0, [unmet], ["rank 1 has no recording"])
+    (run,) = json.loads("\n".join(as_sarif(report)))["runs"]
+    assert run["invocations"][0]["toolExecutionNotifications"] == [
+        {"level": "error", "message": {"text": "expected: delta.norm below 0\nat call 2"}},
+        {"level": "warning", "message": {"text": "rank 1 has no recording"}},
+    ]
+    assert as_github(report) == [
+        "::error title=expected::delta.norm below 0\\nat call 2",
+        "::warning title=not checked::rank 1 has no recording",
+    ]
+
+
+def test_a_file_with_an_odd_name_is_escaped_in_each_form(folder: Path, tmp_path: Path) -> None:
+    name = "odd, name:1%\u00e9.py"
+    (tmp_path / name).write_text(FAULTY)
+    path = tmp_path / "odd.pertdbg"
+    assert pertdbg("check", name, "-o", path, cwd=tmp_path).returncode == 1
+    line = pertdbg("check", path, "--format", "github", cwd=tmp_path).stdout
+    assert line.startswith("::warning file=odd%2C name%3A1%25\u00e9.py,line=")
+    log = json.loads(pertdbg("check", path, "--format", "sarif", cwd=tmp_path).stdout)
+    place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "odd%2C%20name%3A1%25%C3%A9.py"
 
 
 def test_a_folder_of_ranks_is_checked_as_one_run(recording: Path, tmp_path: Path) -> None:
@@ -210,16 +261,6 @@ def test_a_mistake_is_one_line(
     assert done.stderr.startswith("pertdbg: ")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_nothing_is_left_behind(folder: Path, recording: Path, tmp_path: Path) -> None:
-    before = sorted(folder.iterdir())
-    env = {**os.environ, "TMPDIR": str(tmp_path)}
-    words = [str(PERTDBG), "check", "faulty.py", "--format", "json"]
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert [path for path in tmp_path.iterdir() if path.name.startswith("pertdbg")] == []
-    assert sorted(folder.iterdir()) == before
 
 
 def test_a_closed_pipe_is_no_error(recording: Path) -> None:

@@ -17,6 +17,8 @@ else:
     import tomli as tomllib
 
 TESTS = """
+import unittest
+
 import pytest
 import torch
 from torch import nn
@@ -90,6 +92,41 @@ def test_fails_by_itself(pertdbg_check):
     assert X.sum() == 1234
 
 
+@pytest.mark.pertdbg(fail_on="eror")
+def test_severity_misspelt():
+    steps(Layer(), lambda x: x.square().sum())
+
+
+@pytest.mark.pertdbg(failon="error")
+def test_argument_misspelt():
+    steps(Layer(), lambda x: x.square().sum())
+
+
+@pytest.mark.pertdbg(allow="grad-zeroo")
+def test_kind_misspelt():
+    steps(Layer(), lambda x: x.square().sum())
+
+
+@pytest.mark.pertdbg("error", allow="grad-zero")
+def test_one_kind_allowed(pertdbg_check):
+    steps(Layer(), lambda x: 0 * x.sum())
+
+
+class OfUnittest(unittest.TestCase):
+    @pytest.mark.pertdbg
+    def test_flat_loss_in_unittest(self):
+        steps(Layer(), lambda x: 0 * x.sum())
+
+    @pytest.mark.pertdbg
+    def test_healthy_in_unittest(self):
+        steps(Layer(), lambda x: x.square().sum())
+
+    @pytest.mark.pertdbg
+    def test_fails_by_itself_in_unittest(self):
+        steps(Layer(), lambda x: 0 * x.sum())
+        self.assertEqual(1, 2)
+
+
 def test_not_watched():
     steps(Layer(), lambda x: 0 * x.sum())
 """
@@ -99,6 +136,16 @@ FAILED = {
     "test_flat_loss_in_a_loop",
     "test_nothing_to_see",
     "test_fails_by_itself",
+    "test_severity_misspelt",
+    "test_argument_misspelt",
+    "test_kind_misspelt",
+    "OfUnittest::test_flat_loss_in_unittest",
+    "OfUnittest::test_fails_by_itself_in_unittest",
+}
+SAID = {
+    "test_severity_misspelt": "fail_on is one of error, warning, never, not 'eror'",
+    "test_argument_misspelt": "got an unexpected keyword argument 'failon'",
+    "test_kind_misspelt": "grad-zeroo: no kind of finding; did you mean grad-zero?",
 }
 
 
@@ -128,9 +175,18 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_test_fails_exactly_where_something_is_found_or_nothing_was_seen(output: str) -> None:
     failed = {
-        line.split("::")[1].split()[0] for line in output.splitlines() if line.startswith("FAILED")
+        line.partition("::")[2].split()[0]
+        for line in output.splitlines()
+        if line.startswith("FAILED")
     }
     assert failed == FAILED
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_mistake_in_a_marker_is_one_line(name: str, output: str) -> None:
+    part = output.split(f"_ {name} _")[1].split("\n___")[0]
+    assert f"pertdbg: the marker of this test: {SAID[name]}" in part
+    assert "pytest_plugin.py" not in part
 
 
 def test_a_test_that_fails_says_what_was_found(output: str) -> None:
@@ -147,6 +203,8 @@ def test_a_test_that_fails_by_itself_shows_the_findings_too(output: str) -> None
     assert "assert" in part
     assert "pertdbg check" in part
     assert "grad-zero  call 2 of layer Layer" in part
+    part = output.split("_ OfUnittest.test_fails_by_itself_in_unittest _")[1]
+    assert "AssertionError: 1 != 2" in part
 
 
 def test_pytest_finds_the_plugin_by_the_entry_point_of_the_package() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from shapes.models import Words, pictures
 
 ROUNDS, STEPS = 10, 5
 HEALTHY = (
-    *("attacks", "freelb", "iterate", "one_step_calls", "sift", "steps", "weights", "wrapped"),
+    *("attacks", "freelb", "iterate", "one_step_calls", "sift", "steps", "token_vat", "trades"),
+    *("unknown", "weights", "wrapped"),
 )
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -42,6 +44,12 @@ def test_nothing_is_found_in_a_published_shape(name: str) -> None:
 def test_the_first_step_of_smart_is_noise_and_the_page_says_so() -> None:
     shape = importlib.import_module("shapes.smart")
     assert found_in(observed(shape.run, ROUNDS)) == [("random-start-dominates", 2)]
+
+
+def test_virtual_adversarial_training_through_dropout_is_named_and_without_it_is_not() -> None:
+    shape = importlib.import_module("shapes.vat")
+    assert found_in(observed(shape.run, ROUNDS)) == [("stochastic-forward", 2)]
+    assert found_in(observed(partial(shape.run, dropout=0.0), ROUNDS)) == []
 
 
 def package(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The benchmark: ``python tests/bench [steps|loops|lines|screen|large|recording|scale ...]``.
+"""The benchmark: ``python tests/bench [steps|loops|lines|check|screen|large|recording|scale ...]``.
 
 Everything is a ratio against a baseline of the same run, alternating with it, and the median of
 several rounds; absolute times move with the machine.
@@ -14,12 +14,13 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import large, lines, loops, recording, scale, screen, steps
+from bench import check, large, lines, loops, recording, scale, screen, steps
 
 PARTS: dict[str, Callable[[], None]] = {
     "steps": steps.main,
     "loops": loops.main,
     "lines": lines.main,
+    "check": check.main,
     "screen": screen.main,
     "large": large.main,
     "recording": recording.main,

@@ -39,6 +39,9 @@ class BackwardFacts:
     """The exception that it ended with, and the first line of its message."""
     finite: bool | None = None
     """Whether the loss was a finite number; None where it is several, or lies on a device."""
+    output_finite: bool | None = None
+    """Whether the module that took the perturbation gave finite numbers alone; None where none was
+    seen, or what it gave is large or lies on a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,9 @@ class Between:
     plain_step: bool = False
     """The step of this call was the gradient times a constant, clamped perhaps. Looked at only
     where the loss was scaled."""
+    unmoved: str | None = None
+    """Type of the tensor that a module took the perturbation in, where at least half of its values
+    are to the bit what they were at the pass before the last update."""
 
 
 BACKWARDS = 4

@@ -15,11 +15,13 @@ or where no update of a perturbation was seen::
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import pytest
+
+from pertdbg.errors import PertdbgError
 
 if TYPE_CHECKING:
     from pertdbg.findings.model import Finding
@@ -32,11 +34,11 @@ _SECTION = "pertdbg check"
 class Check:
     """What a test asks of its check, and what that came to."""
 
-    def __init__(self, fail_on: FailOn = "warning", allow: tuple[str, ...] = ()) -> None:
-        self.fail_on: FailOn = fail_on
+    def __init__(self) -> None:
+        self.fail_on: FailOn = "warning"
         self.findings: list[Finding] = []
         """What was found, once the test has ended."""
-        self._allowed = set(allow)
+        self._allowed: set[str] = set()
 
     def allow(self, *kinds: str) -> None:
         """Let kinds of findings pass.
@@ -78,9 +80,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Record a test that asks for it, and check the recording."""
-    check = _check_of(pyfuncitem)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Record a test that asks for it, a method of `unittest` as well, and check the recording."""
+    check = _check_of(item)
     if check is None:
         return (yield)
     from pertdbg.agent.api import record
@@ -92,7 +94,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
                 result = yield
         except BaseException:
             if path.exists() and block.calls:
-                pyfuncitem.add_report_section("call", _SECTION, check.of(path))
+                item.add_report_section("call", _SECTION, check.of(path))
             raise
         if not block.calls:
             pytest.fail("pertdbg: no update of a perturbation was seen", pytrace=False)
@@ -102,15 +104,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     return result
 
 
-def _check_of(item: pytest.Function) -> Check | None:
-    check = cast("Check | None", item.funcargs.get("pertdbg_check"))
+def _check_of(item: pytest.Item) -> Check | None:
+    check = cast("Check | None", getattr(item, "funcargs", {}).get("pertdbg_check"))
     marker = item.get_closest_marker("pertdbg")
     if marker is None:
         return check
-    asked = Check(marker.kwargs.get("fail_on", "warning"))
-    asked.allow(*marker.kwargs.get("allow", ()))
-    if check is not None:
-        check.fail_on = asked.fail_on
-        check.allow(*marker.kwargs.get("allow", ()))
-        return check
-    return asked
+    try:
+        fail_on, allow = _asked(*marker.args, **marker.kwargs)
+        check = check or Check()
+        check.fail_on = fail_on
+        check.allow(*allow)
+    except (PertdbgError, TypeError) as error:
+        said = str(error).removeprefix("_asked() ")
+        pytest.fail(f"pertdbg: the marker of this test: {said}", pytrace=False)
+    return check
+
+
+def _asked(fail_on: FailOn = "warning", allow: Iterable[str] = ()) -> tuple[FailOn, list[str]]:
+    if fail_on not in get_args(FailOn):
+        raise PertdbgError(f"fail_on is one of {', '.join(get_args(FailOn))}, not {fail_on!r}")
+    return fail_on, [allow] if isinstance(allow, str) else list(allow)

@@ -63,13 +63,13 @@ def check_paths(paths: Iterable[Path]) -> Checked:
     Raises:
         PertdbgError: None can be read.
     """
-    from pertdbg.ranks import open_ranks
-    from pertdbg.session import Session
-
     paths = list(paths)
     if len(paths) == 1 and not paths[0].is_dir():
         with Recording.open(paths[0]) as recording:
             return check_recording(recording)
+    from pertdbg.ranks import open_ranks  # brings asyncio, which one recording does without
+    from pertdbg.session import Session
+
     session: Session = open_ranks(paths)
     members = getattr(session, "members", [session])
     recordings = [member.recording for member in members if member.recording is not None]

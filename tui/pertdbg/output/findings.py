@@ -60,7 +60,10 @@ def as_github(report: Report) -> list[str]:
         text = _escaped(printable(f"{finding.message} {finding.remedy}"))
         lines.append(f"::{_GITHUB[finding.severity]} {given}::{text}")
     unmet = [outcome.text for outcome in report.outcomes or () if not outcome.met]
-    return [*lines, *[f"::error title=expected::{_escaped(printable(text))}" for text in unmet]]
+    rest = {"error title=expected": unmet, "warning title=not checked": report.problems}
+    for head, texts in rest.items():
+        lines += [f"::{head}::{_escaped(printable(text))}" for text in texts]
+    return lines
 
 
 def one_text(finding: Finding, findings: Sequence[Finding]) -> list[str]:

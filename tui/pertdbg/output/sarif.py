@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +31,8 @@ def as_sarif(report: Report) -> list[str]:
     invocation: dict[str, Any] = {"executionSuccessful": not failed}
     if report.exit_status is not None:
         invocation["exitCode"] = report.exit_status
+    if notes := list(_notes(report)):
+        invocation["toolExecutionNotifications"] = notes
     log = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -42,6 +46,13 @@ def as_sarif(report: Report) -> list[str]:
         ],
     }
     return json.dumps(log, indent=2, allow_nan=False).splitlines()
+
+
+def _notes(report: Report) -> Iterator[dict[str, Any]]:
+    """Give what is no finding: what was not observed as expected, and what could not be checked."""
+    unmet = [f"expected: {one.text}" for one in report.outcomes or () if not one.met]
+    for level, texts in (("error", unmet), ("warning", report.problems)):
+        yield from ({"level": level, "message": {"text": text}} for text in texts)
 
 
 def _rule(kind: Kind) -> dict[str, Any]:
@@ -92,6 +103,6 @@ def _uri(file: str) -> str:
     """Give a path as a URI: relative to the current folder where it lies in there."""
     path = Path(file)
     try:
-        return quote(path.relative_to(Path.cwd()).as_posix())
+        return quote(os.fsencode(path.relative_to(Path.cwd())))
     except (ValueError, OSError):
-        return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+        return path.as_uri() if path.is_absolute() else quote(os.fsencode(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
@@ -25,6 +26,9 @@ _PASSES_LIMIT = 64
 _BETWEEN = Between.__slots__
 _BACKWARD = BackwardFacts.__slots__
 _TAKEN = Taken.__slots__
+_FIRST_OF_ALL, _FIRST = 14, 8
+"""Fields that every recording has of an interval, and of a pass through the engine; those behind
+them were added later."""
 _of_between: Callable[[Between], tuple[Any, ...]] = attrgetter(*_BETWEEN)
 _of_backward: Callable[[BackwardFacts], tuple[Any, ...]] = attrgetter(*_BACKWARD)
 _of_taken: Callable[[Taken], tuple[Any, ...]] = attrgetter(*_TAKEN)
@@ -46,7 +50,7 @@ def of_row(found: Any) -> Between:
     Raises:
         ValueError: It is not of the form that `to_row` gives.
     """
-    values = _fields(found, _BETWEEN)
+    values = _fields(found, _BETWEEN, _FIRST_OF_ALL)
     taken = values["taken"]
     names = {name: _names(values[name]) for name in ("leaks", "written", "left_on", "snapshots")}
     flags = {name: _flag(values[name]) for name in _FLAGS}
@@ -56,6 +60,7 @@ def of_row(found: Any) -> Between:
         backwards=tuple(_backward(each) for each in _list(values["backwards"], _PASSES_LIMIT)),
         taken=None if taken is None else _taken(taken),
         padding=_flag_or_none(values["padding"]),
+        unmoved=_name_or_none(values["unmoved"]),
         **rest,
     )
 
@@ -85,7 +90,7 @@ _FLAGS = ("forwards", "kept_gradient", "retained", "stale", "stochastic", "plain
 
 
 def _backward(found: Any) -> BackwardFacts:
-    values = _fields(found, _BACKWARD)
+    values = _fields(found, _BACKWARD, _FIRST)
     return BackwardFacts(
         root=_name_or_none(values["root"]),
         fills=_flag(values["fills"]),
@@ -95,6 +100,7 @@ def _backward(found: Any) -> BackwardFacts:
         factor=_number_or_none(values["factor"]),
         raised=_name_or_none(values["raised"]),
         finite=_flag_or_none(values["finite"]),
+        output_finite=_flag_or_none(values["output_finite"]),
     )
 
 
@@ -114,8 +120,12 @@ def _taken(found: Any) -> Taken:
     )
 
 
-def _fields(found: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return dict(zip(names, _list(found, len(names)), strict=True))
+def _fields(found: Any, names: tuple[str, ...], least: int | None = None) -> dict[str, Any]:
+    """Give the values by their names; those behind the first `least` may be missing."""
+    values = _list(found, len(names))
+    if len(values) < (len(names) if least is None else least):
+        raise ValueError("too short")
+    return dict(zip_longest(names, values))
 
 
 def _list(found: Any, limit: int) -> list[Any]:

@@ -79,8 +79,9 @@ class BackwardCalls:
         passes = self._flow.passes_since_backward
         reached = {id(leaf) for leaf in found.leaves}
         # The first one that took it: a loss that is a module is given all parameters.
-        first = next((each.fed for each in passes if each.fed and each.fed.carries), None)
-        behind = [] if first is None else [ref() for ref in first.leaves]
+        first = next((each for each in passes if each.fed and each.fed.carries), None)
+        backward.output_finite = None if first is None else first.finite
+        behind = [] if first is None or first.fed is None else [ref() for ref in first.fed.leaves]
         backward.behind = [weak(t) for t in behind if t is not None and id(t) in reached]
         for each in passes:
             backward.written += [watched.tensor for watched in each.watched if _is_written(watched)]

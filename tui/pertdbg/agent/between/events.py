@@ -60,6 +60,8 @@ class Pass:
     """Layers that answered with the perturbed input of another batch."""
     watched: list[Watched] = field(default_factory=list)
     raised: str | None = None
+    finite: bool | None = None
+    """What it gave is finite; None where that is not known."""
     random: bool = False
     """It drew random numbers of its own."""
     random_state: Any = None
@@ -77,6 +79,7 @@ class Backward:
     at: int
     root: str | None = None
     finite: bool | None = None
+    output_finite: bool | None = None
     leaves: list[Ref] = field(default_factory=list)
     complete: bool = True
     fills: bool = True

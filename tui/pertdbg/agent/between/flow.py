@@ -23,6 +23,7 @@ from pertdbg.agent.between.seats import (
     Opening,
     Seat,
     expected,
+    input_since,
     is_plain,
     keep,
     moved_too,
@@ -270,18 +271,24 @@ class Flow:
         found = None if opening.subject is None else opening.subject()
         interval = Interval(self, seat, layer, found)
         between = interval.facts(parameter_names.parameter, seat.owner())
+        seat.given = interval.given()
         interval.own()
         plain = False
         if interval.scaled():
             ratio, before = step_ratio(opening, subject), seat.ratio
             plain, seat.ratio = is_plain(ratio, rate, before), ratio
         snapshots = moved_too(opening, subject, names)
+        # A loop has no roles before its delta is made.
+        given = input_since(seat, roles.input) if opening.input is None else opening.input
+        # A delta may be made before its batch is there: the newest ids are then those of another.
+        since = self.finishes[-1][0] if opening.subject is None and self.finishes else 0
+        padding = self.padding.perturbed(roles.delta, since)
         self._keep(seat, opening, roles, subject, image)
         self.finishes.append((seat.upto, layer))
         return dataclasses.replace(
             between,
-            input=opening.input,
-            padding=self.padding.perturbed(roles.delta),
+            input=given,
+            padding=padding,
             kept_gradient=opening.kept_gradient,
             written=opening.written,
             snapshots=snapshots,

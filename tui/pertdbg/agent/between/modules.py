@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pertdbg.agent.adapter import Adapter, Missing, stored
-from pertdbg.agent.base import dtype_of, grad_fn_of, requires_grad
+from pertdbg.agent.base import dtype_of, grad_fn_of, is_cpu, numel, requires_grad
 from pertdbg.agent.between.events import Fed, Pass, Ref, Watched
 from pertdbg.agent.between.graphs import reach
 from pertdbg.agent.between.samples import Sample, address, is_parameter, sample, version
@@ -20,7 +20,7 @@ from pertdbg.agent.between.telling import Told, weak, words
 from pertdbg.agent.names import _tensors, _within
 from pertdbg.agent.quiet import Quiet, Ungraded
 from pertdbg.agent.seams.tracing import read_locals
-from pertdbg.agent.tensors import is_tensor, name_of
+from pertdbg.agent.tensors import is_tensor, layout_reason, name_of, wrapping
 
 if TYPE_CHECKING:
     from pertdbg.agent.between.flow import Flow
@@ -31,7 +31,7 @@ _NODES = 64
 _WALKS = 8
 """Inner modules of one pass whose inputs are looked behind."""
 _COPIED = 65536
-"""Elements up to which the output of a clean pass is copied."""
+"""Elements up to which the output of a clean pass is copied, and that of a perturbed one read."""
 _FAR = 1.0
 """Relative distance from which a layer's own input is another one: dropout makes less of it."""
 
@@ -87,7 +87,7 @@ class ModuleCalls:
     ) -> Told | None:
         inside = self._flow.open
         if kind == "embedding" and given:
-            self._flow.padding.seen(module, given[0])
+            self._flow.padding.seen(module, given[0], self._flow.tick())
         if inside is None:
             return self._open(module, kind, given, grad_mode=grad_mode)
         if inside.looking:
@@ -198,6 +198,8 @@ class ModuleCalls:
         if passed.fed is not None and passed.fed.module_dtype is None:
             passed.fed.module_dtype = _first_dtype(module)
         output = _output(value)
+        if passed.fed is not None and passed.fed.carries:
+            passed.finite = _is_finite(output)
         if output is not None and (switches.may_draw or passed.random):
             if output.numel() <= _COPIED:
                 passed.output = output.detach().clone()
@@ -270,6 +272,13 @@ def _is_other(known: Sample | None, now: Sample | None, *, loosely: bool) -> boo
         return not known.same(now)
     a, b = known.values.double(), now.values.double()
     return bool((a - b).norm() > _FAR * torch.maximum(a.norm(), b.norm()))
+
+
+def _is_finite(output: Any) -> bool | None:
+    """Say whether a tensor is finite; None where it is large, or that would wait for a device."""
+    if not is_tensor(output) or not is_cpu(output) or layout_reason(output) or wrapping(output):
+        return None
+    return bool(torch.isfinite(output).all()) if numel(output) <= _COPIED else None
 
 
 def _output(value: Any) -> Any:

@@ -17,23 +17,30 @@ class Padding:
     """Where the newest batch of each shape is padded."""
 
     def __init__(self) -> None:
-        self._masks: dict[tuple[int, ...], torch.Tensor | None] = {}
+        self._masks: dict[tuple[int, ...], tuple[int, torch.Tensor | None]] = {}
 
-    def seen(self, embedding: Any, ids: Any) -> None:
-        """An embedding is given ids."""
+    def seen(self, embedding: Any, ids: Any, at: int) -> None:
+        """An embedding is given ids, at a place in the journal."""
         index = getattr(embedding, "__dict__", {}).get("padding_idx")
         if type(index) is not int or not is_cpu(ids) or layout_reason(ids) or wrapping(ids):
             return
         shape = tuple(shape_of(ids))
         mask = torch.eq(ids, index)
         self._masks.pop(shape, None)
-        self._masks[shape] = mask if bool(mask.any()) else None
+        self._masks[shape] = at, mask if bool(mask.any()) else None
         if len(self._masks) > _SHAPES:
             del self._masks[next(iter(self._masks))]
 
-    def perturbed(self, delta: Any) -> bool | None:
-        """Say whether delta is non-zero where the batch is padded; None where none is known."""
+    def perturbed(self, delta: Any, since: int) -> bool | None:
+        """Say whether delta is non-zero where the batch is padded; None where none is known.
+
+        Args:
+            delta: The tensor.
+            since: Place in the journal from which on the batch must have been seen.
+        """
         if not is_tensor(delta) or not is_cpu(delta) or layout_reason(delta) or wrapping(delta):
             return None
-        mask = self._masks.get(tuple(shape_of(delta))[:-1])
-        return None if mask is None else bool(torch.count_nonzero(delta.detach()[mask]))
+        at, mask = self._masks.get(tuple(shape_of(delta))[:-1], (0, None))
+        if mask is None or at < since:
+            return None
+        return bool(torch.count_nonzero(delta.detach()[mask]))

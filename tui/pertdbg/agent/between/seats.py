@@ -43,6 +43,8 @@ class Seat:
     """Values that a module is given if the perturbation goes in."""
     ratio: float | None = None
     """What the last step was of its gradient."""
+    given: Sample | None = None
+    """Values that a module took the perturbation in, at the last pass before the last call."""
 
 
 @dataclass(slots=True)

@@ -59,7 +59,13 @@ class Interval:
                 sorted({n for e in self._left if self._layer in e.layers for n in e.names})
             ),
             stochastic=any(each.compared for each in own),
+            unmoved=self._unmoved(),
         )
+
+    def given(self) -> Sample | None:
+        """Give the values that a module took the perturbation in, at the newest pass."""
+        fed = self._newest()
+        return None if fed is None else fed.sample
 
     def own(self) -> None:
         """Note what leads to delta, while that is there to tell."""
@@ -112,6 +118,7 @@ class Interval:
             factor=_factor(backward),
             raised=backward.raised,
             finite=backward.finite,
+            output_finite=backward.output_finite,
         )
 
     def _taken(self) -> Taken | None:
@@ -126,6 +133,19 @@ class Interval:
             if fed is not None and (answer or _has_values(fed.sample, wanted)):
                 return _took(passed, fed, "values")
         return None
+
+    def _newest(self) -> Fed | None:
+        """Give what the first module of the newest pass took; what comes behind it is another."""
+        taken = [each.fed for each in self.passes if each.fed and self._reaches(each.fed)]
+        if not taken:
+            return None
+        return next(each for each in reversed(taken) if each.module == taken[0].module)
+
+    def _unmoved(self) -> str | None:
+        fed, before = self._newest(), self._seat.given
+        if fed is None or fed.sample is None or before is None:
+            return None
+        return fed.dtype if fed.sample.mostly(before) else None
 
     def _leaks(self, own: list[Backward], name_of: Callable[[Any], str]) -> tuple[str, ...]:
         found: dict[int, Any] = {}

@@ -17,7 +17,10 @@ from pertdbg.findings.rules.common import (
 from pertdbg.output.words import number, share
 from pertdbg.record import CallRecord, TensorFacts
 
-_OTHER_NORM = re.compile(r"= (?P<value>[0-9.e+-]+) limits another norm")
+_OTHER_NORM = re.compile(r"(?P<name>\w*) = (?P<value>[0-9.e+-]+) limits another norm")
+_GUARD_MOST = 1e-3
+"""Largest number that only keeps a denominator from being zero."""
+
 _GROWN = 3.0
 """How many times larger delta must get for a first step that rescales the start."""
 
@@ -111,9 +114,10 @@ def beyond_norm(call: CallRecord, past: Past) -> Found | None:
     """The norm of delta proves that one of its rows exceeds the norm that the code limits.
 
     The limit may hold for each sample, or for each token of a text, so the norm of all of n of them
-    is at most sqrt(n) times it.
+    is at most sqrt(n) times it. A small number that the source adds, or takes as the least value,
+    is the guard of a denominator and no limit, whatever its name.
     """
-    limit = _norm_limit(call)
+    limit = _norm_limit(call, past.source.source if past.source else None)
     facts, norm = call.tensors.after.delta, call.delta.norm
     if limit is None or facts is None or norm is None or not finite(norm):
         return None
@@ -177,7 +181,7 @@ def stale(call: CallRecord, past: Past) -> Found | None:
     delta, given = call.tensors.before.delta, call.tensors.before.input
     if not same_tensor(delta, before.tensors.after.delta) or given is None or delta is None:
         return None
-    if not _another(call, before) or _is_universal(delta, given):
+    if not _another(call, before) or _is_universal(delta, given) or _made_first(before):
         return None
     return Found(
         f"the input is another one than at call {before.call}, but delta is still the one that was "
@@ -242,12 +246,24 @@ def _rows(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 4 else math.prod(shape[:-1])
 
 
-def _norm_limit(call: CallRecord) -> float | None:
+def _norm_limit(call: CallRecord, source: str | None) -> float | None:
     found = _OTHER_NORM.search(call.reason("delta.bound") or "")
     try:
-        return float(found["value"]) if found else None
+        limit = float(found["value"]) if found else None
     except ValueError:
         return None
+    if found is None or limit is None:
+        return None
+    return None if limit <= _GUARD_MOST and _keeps_from_zero(found["name"], source) else limit
+
+
+def _keeps_from_zero(name: str, source: str | None) -> bool:
+    """Say whether a source adds a name to something, or takes it as the least value."""
+    word = rf"(?:\w+\.)*{re.escape(name)}\b"
+    added = rf"\+\s*{word}(?!\s*[*@/.(])|(?<![*@/\w.])(?<![*@/] ){word}\s*\+"
+    least = rf"(?:clamp|clip)\(\s*(?:min\s*=\s*)?{word}|(?:clamp_min|add)\(\s*{word}"
+    larger = rf"max(?:imum)?\([^()]*,\s*{word}"
+    return bool(name and re.search(f"{added}|{least}|{larger}", source or ""))
 
 
 def _another(call: CallRecord, before: CallRecord) -> bool:
@@ -257,6 +273,12 @@ def _another(call: CallRecord, before: CallRecord) -> bool:
         return bool(kind == "other" or (kind == "rewritten" and not _aliased(before)))
     given, had = call.tensors.before.input, before.tensors.after.input
     return given is not None and had is not None and given.shape != had.shape
+
+
+def _made_first(made: CallRecord) -> bool:
+    """Say whether delta was made before its batch was there: the input was still the last one's."""
+    between = made.between
+    return made.update.created and between is not None and between.input == "same"
 
 
 def _aliased(call: CallRecord) -> bool:

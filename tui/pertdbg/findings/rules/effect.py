@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pertdbg.findings.rule import Found, Past, rule
-from pertdbg.findings.rules.common import moved, unit
+from pertdbg.between import Between
+from pertdbg.findings.rule import Closing, Found, Past, ending, rule
+from pertdbg.findings.rules.common import UNITS, moved, unit
 from pertdbg.output.words import number, share, type_name
 from pertdbg.record import CallRecord
 
@@ -15,6 +16,17 @@ _SOME = 0.1
 
 _REACH = 8
 """A step below so many unit roundoffs is rounded away in inputs of about this size."""
+
+_NEARLY = 0.9
+"""Share of delta that must have moved where all that is known of the rest is that half stayed."""
+
+_SMALL = "float16", "bfloat16"
+"""Types of whose rounding a sum without a name is looked at for."""
+
+_SHORT = tuple(
+    f"delta_moved_fraction >= {_NEARLY} AND delta_moved_max <= {_REACH * UNITS[name]!r}"
+    for name in _SMALL
+)
 
 _NO_WEIGHT = "no weight was moved"
 
@@ -58,6 +70,44 @@ def lost(call: CallRecord, past: Past) -> Found | None:
 def _comes_to_rest(call: CallRecord, share_moved: float) -> bool:
     step, largest = call.delta.moved_max or 0.0, call.delta.max_abs or 0.0
     return share_moved < _SOME or step < unit(call.tensors.after.delta) * largest
+
+
+@rule("update-lost-in-rounding", flags=_SHORT)
+def lost_on_the_way(call: CallRecord, past: Past) -> Found | None:
+    """All of delta moved, but most of what a module was then given is what it was given before.
+
+    For loops that keep no perturbed input: there the sum of input and delta is seen where a module
+    takes it. It is named at the call that moved delta. Only where the step is so small that the
+    type of that sum can have rounded it away, as above.
+    """
+    return None if past.previous is None else _on_the_way(call.between, past.previous)
+
+
+@ending("update-lost-in-rounding")
+def lost_at_the_end(call: CallRecord, past: Past, closing: Closing) -> Found | None:
+    """The same of the pass after the last call."""
+    return _on_the_way(closing.between, call)
+
+
+def _on_the_way(between: Between | None, at: CallRecord) -> Found | None:
+    delta = at.delta
+    if between is None or between.unmoved not in _SMALL or at.update.created:
+        return None
+    if at.tensors.after.perturbed_input is not None or at.update.raised or not delta.moved_max:
+        return None
+    if delta.moved_max > _REACH * UNITS[between.unmoved] or (delta.moved_fraction or 0) < _NEARLY:
+        return None
+    if _comes_to_rest(at, _NEARLY):
+        return None
+    return Found(
+        f"delta moved in {share(delta.moved_fraction)} of its elements by up to "
+        f"{number(delta.moved_max)}, but at least half of the {between.unmoved} numbers that the "
+        "model was then given are the same as before: their type rounds the step away. "
+        "The loss hardly sees the update.",
+        evidence=("delta.moved_fraction", "delta.moved_max"),
+        values={"between.unmoved": between.unmoved},
+        call=at,
+    )
 
 
 @rule("not-perturbed")
@@ -116,9 +166,12 @@ def lost_whole(call: CallRecord, past: Past) -> Found | None:
 def no_budget(call: CallRecord, past: Past) -> Found | None:
     """Delta is zero everywhere after an update that had a gradient to follow.
 
-    A zero start is none: it needs an update that was neither refused nor without a gradient.
+    A zero start is none: it needs an update that was neither refused nor without a gradient. Nor is
+    the difference of two names for one storage, which is named by itself.
     """
     if call.delta.max_abs != 0 or call.update.created or call.update.raised:
+        return None
+    if ("input", "perturbed_input") in call.shared:
         return None
     gradient = call.gradient
     if call.update.returned is False or not gradient.present or not gradient.norm:

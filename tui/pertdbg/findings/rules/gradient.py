@@ -79,15 +79,18 @@ def nonfinite(call: CallRecord, past: Past) -> Found | None:
     """NaN or infinities stand in the gradient.
 
     Source: a norm over such a gradient is not finite, so that one element stops every row of an
-    update that asks for a finite norm, and spoils every row of one that does not.
+    update that asks for a finite norm, and spoils every row of one that does not. Where it came
+    from is told by what was finite before it: what the model gave, the loss, or both.
     """
     gradient = call.gradient
     if not gradient.present or not (gradient.nan or gradient.inf):
         return None
+    origin = _origin(call)
     return Found(
         f"the gradient at delta holds {_bad(gradient)}{_so(call)}. "
-        "One such element makes the norm of the whole gradient useless.",
+        f"One such element makes the norm of the whole gradient useless.{_ORIGINS[origin]}",
         evidence=("gradient.nan", "gradient.inf", "gradient.norm", "update.returned"),
+        values={"origin": origin} if origin else {},
         reason="elements",
     )
 
@@ -249,6 +252,31 @@ _REPAIR = {
 }
 
 
+_ORIGINS = {
+    None: "",
+    "model": " What the model gave for the perturbed input was not finite already.",
+    "loss": " What the model gave was finite and the loss was not: the loss function made it.",
+    "forward": " The loss was not finite already when the backward began.",
+    "backward": " The loss was finite, so the backward made it: some operation between delta and "
+    "the loss has no finite derivative there, such as a root or a logarithm at 0.",
+}
+"""What is known of where NaN or an infinity in the gradient came from."""
+
+
+def _origin(call: CallRecord) -> str | None:
+    """Say what brought a gradient that is not finite; None where that was not seen."""
+    between = call.between
+    if between is None or between.kept_gradient:  # the sum may hold what an earlier one left
+        return None
+    passes = [each for each in between.backwards if each.reaches_delta and each.finite is not None]
+    if not passes:
+        return None
+    spoiled = next((each for each in passes if not each.finite), None)
+    if spoiled is None:
+        return "backward"
+    return {None: "forward", True: "loss", False: "model"}[spoiled.output_finite]
+
+
 def _ignored(call: CallRecord) -> bool:
     gradient, update = call.gradient, call.update
     if update.created or update.raised or update.returned is False or not gradient.present:
@@ -289,7 +317,9 @@ def _so(call: CallRecord) -> str:
 def _why_refused(call: CallRecord) -> str:
     gradient = call.gradient
     if gradient.nan or gradient.inf:
-        return f": the gradient holds {_bad(gradient)}"
+        origin = _origin(call)
+        came = "" if origin is None else f", brought by the {origin}"
+        return f": the gradient holds {_bad(gradient)}{came}"
     if gradient.norm_in_dtype is not None and not finite(gradient.norm_in_dtype):
         return f": the gradient's norm {number(gradient.norm)} overflows its dtype"
     if not gradient.present:
