@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from _app import HOSTILE, LARGE, MIDDLE, SIZES, SMALL, check_lines, shown
 from _ranks import PER_BATCH, calls_of, write, write_rank
 from _records import healthy
+from _wait import soon
 from pertdbg.app import PertdbgApp
 from pertdbg.app.abreast import Abreast, RankRow
 from pertdbg.app.panels.abreast import facts, sentences, timelines
@@ -197,11 +198,7 @@ def test_ranks_that_are_still_recorded_are_kept_up_with(tmp_path: Path) -> None:
     assert isinstance(session, RankSession)
 
     async def until(pilot: Pilot[int], text: str) -> None:
-        for _ in range(400):
-            if text in words(pilot):
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError(words(pilot))
+        await soon(lambda: text in words(pilot), lambda: words(pilot))
 
     async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
         assert "there is no call yet" in await beside(pilot)

@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from _app import MIDDLE, SIZES, calls, check_lines, play, record_to, shown
+from _wait import seen
 from pertdbg.app import PertdbgApp
 from pertdbg.app.panels.findings import evidence, findings
 from pertdbg.findings.engine import check
@@ -28,11 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def until(app: PertdbgApp, pilot: Pilot[int], holds: Callable[[], bool]) -> None:
-    for _ in range(400):
-        if holds():
-            return
-        await pilot.pause(0.02)
-    pytest.fail(shown(app))
+    await seen(pilot, holds, lambda: shown(app))
 
 
 @pytest.mark.parametrize("size", SIZES)

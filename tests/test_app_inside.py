@@ -23,9 +23,10 @@ from _app import (
     record_to,
     shown,
 )
-from _inside import GRAPH, inside, record_inside, several, tensor
+from _inside import GRAPH, event, inside, record_inside, several, tensor
 from pertdbg.app import PertdbgApp
 from pertdbg.app.inside import lettered, moment
+from pertdbg.app.lines import plain
 from pertdbg.app.panels import inside as panels
 from pertdbg.app.panels.lines import lines_of
 from pertdbg.event import LineEvent, Operation
@@ -84,9 +85,11 @@ def test_the_way_back_shows_what_the_way_forward_showed(eight: Path, size: tuple
     async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
         await pilot.press("6")
         for key in ["S"] * 8 + ["I"] * 8:
+            app.unsay()
             await pilot.pause()
             seen.append(panels_of(app))
             await pilot.press(key)
+        app.unsay()
         await pilot.pause()
         seen.append(panels_of(app))
 
@@ -150,7 +153,9 @@ def test_a_call_that_never_came_to_its_end_is_seen_up_to_its_last_line(tmp_path:
     path = record_inside(tmp_path / "r.pertdbg", several(2), under_way=4)
 
     async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
-        await pilot.press("end", "s", "s")
+        await pilot.press("end")
+        assert (app.cursor, app.line) == (3, 3)
+        await pilot.press("P", "P", "s", "s")
         assert (app.cursor, app.line) == (3, 3)
         await pilot.pause()
         text = shown(app)
@@ -261,3 +266,18 @@ def test_nothing_hostile_in_an_event_is_obeyed_and_every_line_fits() -> None:
             for layer_or_none in (layer, None):
                 check_lines(lines_of(layer_or_none, events, len(events) - 1, 7, width)[0], width)
                 check_lines(lines_of(layer_or_none, events, None, 0, width)[0], width)
+
+
+def test_a_gradient_is_known_by_where_it_lies_and_not_by_its_name() -> None:
+    given = replace(tensor("D", 1.0), has_grad=True)
+    read = Operation("grad", given, tensor("F", 0.25), same_tensor=False, same_storage=False)
+    lines = (
+        event(33, operations=(read,)),
+        event(34, tensors={"g": tensor("F", 0.25), "step": tensor("G", 2.0)}, made=("g", "step")),
+    )
+    before, after = (plain(panels.gradient(moment(lines, at), 60)) for at in (0, 1))
+    assert before.startswith("line 33 read one, grad: float32[4, 16, 64], norm 0.25")
+    assert [line.split()[0] for line in after.splitlines()[1:2]] == ["*g"]
+    sizes = plain(panels.delta(moment(lines, 1), 60))
+    assert "step" in sizes
+    assert "*g" not in sizes

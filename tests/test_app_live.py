@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -13,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from _app import MIDDLE, Act, shown
+from _wait import seen
 from pertdbg.app import PertdbgApp
 from pertdbg.launch import live_session
 from pertdbg.recording.reader import Recording
@@ -36,12 +36,8 @@ def live(folder: Path, act: Act, name: str = "sift", steps: int | None = 6) -> P
         return asyncio.run(run())
 
 
-async def until(pilot: Pilot[int], holds: Callable[[], bool], seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, shown(pilot.app)  # type: ignore[arg-type]
-        await pilot.pause(0.02)
-    await pilot.pause()
+async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
+    await seen(pilot, holds, lambda: shown(pilot.app))  # type: ignore[arg-type]
 
 
 def status(app: PertdbgApp) -> str:

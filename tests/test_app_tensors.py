@@ -51,7 +51,7 @@ def test_a_key_goes_through_the_stored_tensors_and_back_to_the_map(
         assert "delta  float32 2x1000x300" in shown(app)
         while "sizes so far" in shown(app):
             await pilot.pause(0.02)
-        assert "sizes: 9.3e+03 to 6e+05" in shown(app)
+        assert "sizes: 9304 to 6e+05" in shown(app)
         await pilot.press("t")
         await pilot.pause()
         assert "perturbed input  float32 2x2" in shown(app)
@@ -119,7 +119,7 @@ def test_only_what_is_seen_is_read(stored: Path) -> None:
 def test_without_stored_tensors_it_says_how_to_get_them(tmp_path: Path) -> None:
     path = record_to(tmp_path / "r.pertdbg", calls(2))
     for key in "tv":
-        assert "--tensors" in after(path, key, size=SMALL).splitlines()[0]
+        assert "--tensors" in after(path, key, size=SMALL)
 
 
 def test_a_call_whose_tensors_went_for_the_budget_says_so(tmp_path: Path) -> None:

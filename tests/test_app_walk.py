@@ -69,8 +69,7 @@ def test_what_is_shown_depends_on_the_place_alone(forty: Path, whole: bool) -> N
             await app.workers.wait_for_complete(
                 [worker for worker in app.workers if worker.group == "seek"]
             )
-            app._hint = ""
-            app._show_bars()
+            app.unsay()
             place = (app.cursor, app.line)
             visits[place] += 1
             now = state(app)

@@ -15,6 +15,7 @@ from textual.widgets import OptionList
 from _app import LARGE, MIDDLE, SIZES, SMALL, calls, check_lines, play, record_to, shown
 from _ownlayer import CLAMP, CLAMPED
 from _ownlayer import scenario as own_scenario
+from _wait import seen
 from pertdbg.app import PertdbgApp
 from pertdbg.app.screens.browser import Browser
 from pertdbg.app.screens.sides import Sides
@@ -44,11 +45,8 @@ def live(path: Path, act: Act, size: tuple[int, int] = MIDDLE) -> PertdbgApp:
         async with app.run_test(size=size, notifications=True) as pilot:
 
             async def until(holds: Callable[[], bool]) -> None:
-                for _ in range(1200):
-                    await pilot.pause(0.05)
-                    if holds():
-                        return
-                pytest.fail(shown(app))
+                await pilot.pause()
+                await seen(pilot, holds, lambda: shown(app))
 
             for head in (1, 2, 3):
                 await until(lambda head=head: app.cursor == head)  # type: ignore[misc]

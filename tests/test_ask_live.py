@@ -21,7 +21,7 @@ def play(session: Session, act: Play) -> None:
     async def run() -> None:
         await session.start()
         try:
-            await asyncio.wait_for(act(session), 120)
+            await asyncio.wait_for(act(session), 300)
         finally:
             await session.close()
 

@@ -141,7 +141,7 @@ def test_many_interruptions_at_any_moment_leave_nothing_behind() -> None:
         "print(done + cut)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
     )
     assert (done.stdout, done.stderr) == ("400\n", "")
 
@@ -183,6 +183,7 @@ def test_not_a_number_is_counted_and_words_say_so() -> None:
     assert (found["numbers"]["nan"], found["numbers"]["inf"]) == (2, 1)
     assert "2 nan; 1 inf" in found["text"]
     assert found["values"] == [1.0, "nan", "inf", "nan"]
+    assert summary(torch.tensor(2.5))["text"] == "2.5  (Tensor: float32 [] on cpu)"
 
 
 class Loud:

@@ -45,7 +45,7 @@ def play(session: Session, act: Play) -> None:
     async def run() -> None:
         await session.start()
         try:
-            await asyncio.wait_for(act(session), 90)
+            await asyncio.wait_for(act(session), 300)
         finally:
             await session.close()
 
@@ -183,7 +183,7 @@ def test_a_script_stops_at_a_layer_only_and_at_the_call_that_met_the_fault(tmp_p
 
 def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pertdbg", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
 
 
 def marked(path: Path) -> list[tuple[int, str]]:

@@ -386,7 +386,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def find(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pertdbg", "find", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
 
 
 def test_find_prints_the_calls_and_says_by_its_status_whether_there_are_any(folder: Path) -> None:

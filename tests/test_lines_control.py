@@ -44,7 +44,7 @@ def play(session: Session, act: Play) -> None:
     async def run() -> None:
         await session.start()
         try:
-            await asyncio.wait_for(act(session), 60)
+            await asyncio.wait_for(act(session), 300)
         finally:
             await session.close()
 

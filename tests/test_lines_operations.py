@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -163,9 +164,43 @@ def test_a_line_says_what_shares_a_storage_and_what_is_the_same_tensor() -> None
     assert len(labels) == 2
 
 
+class Given(Layer):
+    def update(self) -> bool:
+        once = twice = self.delta.detach().clone()
+        once.add_(1)
+        torch.add(once, 1, out=self.input)
+        torch.mul(once, twice, out=self.input)
+        self.delta.sum().backward()
+        return True
+
+
+def test_a_name_of_a_tensor_that_was_told_is_not_told_again_and_out_is_no_new_storage() -> None:
+    (inside,) = recorded(Given, lambda: Given().update())
+    lines = lines_of(inside)
+    made = lines["once = twice = self.delta.detach().clone()"].says.split("; ")
+    first, second = ("once", "twice") if made[0].startswith("once") else ("twice", "once")
+    assert made[0].startswith(f"{first} is a tensor without gradient float32[2, 3, 4] in storage ")
+    assert made[1] == f"{second} is the same tensor as {first}"
+    changed = lines["once.add_(1)"].says.split("; ")
+    assert changed[1] == f"{second} changed with {first}, the same tensor"
+    (product,) = lines["torch.mul(once, twice, out=self.input)"].operations
+    assert product.output is not None
+    assert product.output.max_abs == 1.25**2
+    assert (product.in_place, product.changed) == (True, None)
+    label = product.output.storage
+    assert product.says == f"mul: written to a tensor that it was given in storage {label}"
+    back = lines["self.delta.sum().backward()"]
+    assert back.operations[-1].says == "backward: ran through the graph behind SumBackward0"
+    assert back.says.startswith("self.delta changed: .grad there, a leaf that a backward fills ")
+
+
 def helper(tensor: torch.Tensor) -> torch.Tensor:
     once = tensor + 1
     return once * 2
+
+
+def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    yield from (tensor[0] + 1, tensor[1] + 1)
 
 
 class Calling(Layer):
@@ -176,7 +211,10 @@ class Calling(Layer):
     def update(self) -> bool:
         self.perturbed = self.linear(helper(self.input).relu())
         pairs = [each * 2 for each in self.input]
-        return len(pairs) == 2
+        helped = [helper(each) for each in self.input]
+        for part in parts(self.input):
+            half = part / 2
+        return len(pairs) == len(helped) == len(half)
 
 
 def test_functions_and_modules_are_stepped_over_and_comprehensions_are_not() -> None:
@@ -187,6 +225,14 @@ def test_functions_and_modules_are_stepped_over_and_comprehensions_are_not() -> 
     assert call.says.endswith("stepped over helper, Linear")
     loop = lines_of(inside)["pairs = [each * 2 for each in self.input]"]
     assert [each.op for each in loop.operations].count("mul") == 2
+    helped = lines_of(inside)["helped = [helper(each) for each in self.input]"]
+    assert helped.over == ("helper", "helper")
+    assert {each.op for each in helped.operations} <= {"[]", "iter", "unbind"}
+    assert helped.says.endswith("stepped over helper 2 times")
+    halves = [event for event in inside.events if event.source == "half = part / 2"]
+    assert [[each.op for each in event.operations] for event in halves] == [["div"], ["div"]]
+    steps = [event.over for event in inside.events if event.source.startswith("for part")]
+    assert steps == [("parts",)] * 3
 
 
 class Raising(Layer):

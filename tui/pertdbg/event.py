@@ -60,7 +60,7 @@ class Operation:
     same_storage: bool | None
     """Both lie in one storage."""
     in_place: bool = False
-    """It wrote into its input, or changed a flag of it."""
+    """It wrote into its input, or changed a flag of it; or it wrote into another (`out=`)."""
     elements: int | None = None
     """Elements of the output that were compared, where they were."""
     changed: int | None = None

@@ -5,6 +5,7 @@ The texts are as hostile as the recording that they come from; who shows them ta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _CLAMPS = ("clamp", "clip", "hardtanh", "relu6")
 _READS = ("grad",)
+_CHOOSING = ("where",)
+"""Operations whose first tensor says only where the values come from."""
 
 
 def of_operation(operation: Operation) -> str:
@@ -37,7 +40,7 @@ def _parts(found: Operation) -> Iterator[str]:
     elif found.value is not None:
         yield str(found.value)
     elif found.output is None:
-        yield "ran"
+        yield _ran(found)
     elif found.input is None:
         yield f"new tensor {_kind(found.output)}{_in(found.output)}"
     elif found.op in _READS:
@@ -46,6 +49,12 @@ def _parts(found: Operation) -> Iterator[str]:
         yield from _of_itself(found, found.input, found.output)
     else:
         yield from _of_another(found, found.input, found.output)
+
+
+def _ran(found: Operation) -> str:
+    """Say of an operation that gave nothing where it began, if it is a backward."""
+    behind = None if found.input is None else found.input.grad_fn
+    return f"ran through the graph behind {behind}" if behind and found.op == "backward" else "ran"
 
 
 def _of_itself(found: Operation, before: LineTensor, after: LineTensor) -> Iterator[str]:
@@ -82,17 +91,21 @@ _CASTS = (
 
 def _of_another(found: Operation, before: LineTensor, after: LineTensor) -> Iterator[str]:
     """The operation gave another tensor than the one that it was given."""
-    if found.same_storage:
+    if found.in_place:
+        yield f"written to a tensor that it was given{_in(after)}"
+    elif found.same_storage:
         yield f"same storage{f' {after.storage}' if after.storage else ''}"
     elif found.same_storage is False:
         yield f"new storage {after.storage}" if after.storage else "new storage"
-    if before.dtype != after.dtype:
+    if before.dtype != after.dtype and found.op not in _CHOOSING:
         yield f"{before.dtype} to {after.dtype}"
     if before.shape != after.shape:
         yield f"shape {_shape(before)} to {_shape(after)}"
     yield from _counted(found)
     if found.same_storage:
         yield from _flags(before, after)
+        if found.op == "detach" and not before.requires_grad:
+            yield "nothing to cut off"
     elif after.grad_fn is not None:
         yield f"recorded as {after.grad_fn}"
     elif before.requires_grad and after.requires_grad is False:
@@ -137,14 +150,25 @@ def _counted(found: Operation) -> Iterator[str]:
 def _of_line(event: LineEvent) -> Iterator[str]:
     if event.raised is not None:
         yield f"left by {event.raised}"
+    told: set[str] = set()
     for name, tensor in event.tensors.items():
-        yield f"{name} {_became(tensor, made=name in event.made)}"
+        twin = next((each for each in tensor.same if each in told), None)
+        known = [each for each in tensor.same if each in told or each not in event.made]
+        if name in event.made and known:
+            yield f"{name} is the same tensor as {', '.join(known)}"
+        elif twin is not None:
+            yield f"{name} changed with {twin}, the same tensor"
+        else:
+            yield f"{name} {_became(tensor, made=name in event.made)}"
+        told.add(name)
     if event.gone:
         yield f"no tensor any more: {', '.join(event.gone)}"
     if event.gradients != event.gradients_before:
         yield _MODES[event.gradients]
     if event.over:
-        yield f"stepped over {', '.join(event.over)}"
+        times = Counter(event.over)
+        over = (f"{name} {n} times" if n > 1 else name for name, n in times.items())
+        yield f"stepped over {', '.join(over)}"
 
 
 _MODES = {
@@ -155,14 +179,15 @@ _MODES = {
 
 
 def _became(tensor: LineTensor, *, made: bool) -> str:
-    if made and tensor.same:
-        return f"is the same tensor as {', '.join(tensor.same)}"
-    words = [f"{'is' if made else 'changed, now'} {_role(tensor)} {_kind(tensor)}{_in(tensor)}"]
-    if tensor.shares:
-        words.append(f"shared with {', '.join(tensor.shares)}")
-    if tensor.version:
-        words.append(f"version {tensor.version}")
-    return ", ".join(words)
+    shared = [f"shared with {', '.join(tensor.shares)}"] if tensor.shares else []
+    version = [f"version {tensor.version}"] if tensor.version else []
+    what = f"{_role(tensor)} {_kind(tensor)}{_in(tensor)}"
+    if made:
+        return ", ".join([f"is {what}", *shared, *version])
+    gradient = []
+    if tensor.requires_grad and tensor.has_grad is not None:
+        gradient = [".grad there" if tensor.has_grad else "no .grad"]
+    return f"changed: {', '.join([*version, *gradient, what, *shared])}"
 
 
 def _role(tensor: LineTensor) -> str:

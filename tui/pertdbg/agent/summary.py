@@ -120,6 +120,8 @@ def _words(kind: str, facts: Any, numbers: dict[str, float], values: list[Any]) 
     if facts["requires_grad"]:
         by = facts["grad_fn"]
         parts.append(f"made by {by}" if by else "a leaf that requires a gradient")
+    if values and not facts["shape"]:
+        return f"{_shown(values)}  ({kind}: {'; '.join(parts)})"
     counts = ("nan", "inf")
     parts += [f"{n} {v:g}" for n, v in numbers.items() if n not in counts]
     parts += [f"{v:g} {n}" for n, v in numbers.items() if n in counts and v]
@@ -127,10 +129,13 @@ def _words(kind: str, facts: Any, numbers: dict[str, float], values: list[Any]) 
     for size in facts["shape"]:
         count *= size
     if values:
-        shown = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
         more = ", ..." if count > len(values) else ""
-        parts.append(f"values {shown}{more}")
+        parts.append(f"values {_shown(values)}{more}")
     return f"{kind}: " + "; ".join(parts)
+
+
+def _shown(values: list[Any]) -> str:
+    return ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
 
 
 def _type_name(value: Any) -> str:

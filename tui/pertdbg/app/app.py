@@ -58,7 +58,7 @@ class PertdbgApp(Inspector):
     def action_last(self) -> None:
         """Move to the last call, and stay with it."""
         self.follow = True
-        self.move(self.store.head)
+        self.move(*self.store.end)
 
     def action_goto(self) -> None:
         """Ask for a call and go there."""

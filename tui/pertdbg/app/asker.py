@@ -136,7 +136,9 @@ class Asker(Walker):
         try:
             expression = parse(text)
         except PertdbgError as error:
-            return Answer(text, error=f"a recording knows its fields only. {error}")
+            stopped = self.session.state is State.STOPPED
+            there = "; end goes to where the target can be asked" if stopped else ""
+            return Answer(text, error=f"a record knows its fields only{there}. {error}")
         if record is None:
             return Answer(text, error="there is no record here")
         previous = self._previous(record)
@@ -150,6 +152,9 @@ class Asker(Walker):
         from pertdbg.app.screens.graph import GraphOf
 
         graphs = self.store.inside(self.cursor).graphs
+        if self.cursor > self.store.head:
+            self.hint("the call is under way; its graphs come at its end")
+            return
         if not graphs:
             self.hint(f"no graph was recorded of this call: {HOW_TO_RECORD}")
             return
@@ -173,6 +178,8 @@ class Asker(Walker):
             start = 0 if hit.first else self.cursor
             self._go_where([Condition(f"changed({hit.field})")], start, forward=True)
         elif hit.kind == "source" and hit.line is not None:
+            if hit.id is not None:
+                self.walk(hit.id)
             self._show_line(hit.line)
         elif hit.id is not None:
             self.walk(hit.id)
@@ -185,6 +192,8 @@ class Asker(Walker):
         place = next((k for k, event in enumerate(events) if event.line == number), None)
         if place is not None:
             self.walk(self.cursor, place)
+        elif events:
+            self.hint(f"line {number} is shown; this call did not run it")
         else:
             self.hint(f"line {number} is shown; it was not recorded whether this call ran it")
         self.main.show_line(number)

@@ -61,7 +61,7 @@ def hits(store: Store, record: CallRecord | None, wanted: str) -> Iterator[Hit |
     return chain(
         _values(record, wanted),
         _layers(recording, wanted),
-        _source(recording, wanted),
+        _source(recording, record, wanted),
         _output(recording, wanted),
         _findings(store.faults, wanted),
     )
@@ -93,14 +93,18 @@ def _layers(recording: Recording, wanted: str) -> Iterator[Hit | None]:
             yield Hit("layer", f"{layer.name}  ({layer.cls})", id=place)
 
 
-def _source(recording: Recording, wanted: str) -> Iterator[Hit | None]:
+def _source(recording: Recording, record: CallRecord | None, wanted: str) -> Iterator[Hit | None]:
+    """Search the source of this call's layer first; a line of another's leads to a call of that."""
     seen = set()
-    for layer in recording.layers:
+    here = "" if record is None else record.layer
+    for layer in sorted(recording.layers, key=lambda layer: layer.name != here):
+        place_of = None if layer.name == here else recording.locate(layer.name, call=1)
         for number, text in enumerate((layer.source or "").splitlines(), layer.first_line or 1):
             place = (layer.file, number, text)
             if wanted in text.casefold() and place not in seen:
                 seen.add(place)
-                yield Hit("source", f"{number}: {text.strip()[:_WIDEST]}", line=number)
+                shown = f"{number}: {text.strip()[:_WIDEST]}"
+                yield Hit("source", shown, id=place_of, line=number)
 
 
 def _output(recording: Recording, wanted: str) -> Iterator[Hit | None]:

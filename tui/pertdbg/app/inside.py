@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pertdbg.event import LineEvent, LineTensor
 
-HOW_TO_RECORD = "`record --lines` records all, and s at the newest call those of the next one"
+HOW_TO_RECORD = "`record --lines` keeps all, s at the newest call those of the next"
 """How lines come into a recording."""
 
 Events = Sequence[LineEvent]

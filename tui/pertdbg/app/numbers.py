@@ -5,9 +5,14 @@ from __future__ import annotations
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def short(value: float) -> str:
-    """Write a number with two significant digits, for axes."""
-    return f"{value:.2g}"
+def short(value: float, digits: int = 2) -> str:
+    """Write a number with two significant digits or so, for axes."""
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+0" in text and abs(value) < _WHOLE else text
+
+
+_WHOLE = 10_000
+"""Numbers below this are written without a power of ten."""
 
 
 def count(value: int | None) -> str:

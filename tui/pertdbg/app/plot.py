@@ -81,11 +81,16 @@ def _labels(bottom: float, top: float, logarithmic: bool, height: int) -> list[s
     if bottom == top:
         labels[height // 2] = short(top)
         return labels
-    labels[-1] = short(bottom) + (" log" if logarithmic and height == 2 else "")
+    digits = next((n for n in _DIGITS if short(bottom, n) != short(top, n)), _DIGITS[-1])
+    labels[-1] = short(bottom, digits) + (" log" if logarithmic and height == 2 else "")
     if logarithmic and height > 2:
         labels[height // 2] = "log"
-    labels[0] = short(top)
+    labels[0] = short(top, digits)
     return labels
+
+
+_DIGITS = (2, 3, 4, 5, 6)
+"""Significant digits of the two ends of an axis, so many that they differ."""
 
 
 def _dots(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
 from textual import on
+from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.reactive import var
 from textual.screen import Screen
 from textual.timer import Timer
@@ -20,7 +22,7 @@ from pertdbg.app import keymap
 from pertdbg.app.clock import Clock
 from pertdbg.app.keys import APP_BINDINGS, GROUPS, SCROLLING
 from pertdbg.app.numbers import seconds
-from pertdbg.app.panels.status import Progress
+from pertdbg.app.panels.status import Progress, has_room
 from pertdbg.app.screens.main import MainScreen
 from pertdbg.app.store import Store, View, look
 from pertdbg.app.widgets.bars import Timeline
@@ -87,6 +89,8 @@ class Viewer(App[int]):
         """Name of the scenario that is to be opened after this session."""
         self._shown_head = 0
         self._hint = ""
+        self._noted = False
+        """Whether the last hint is a note of its own."""
         self._hint_timer: Timer | None = None
         self._session_closed = False
         self.store.refresh()
@@ -268,16 +272,39 @@ class Viewer(App[int]):
         return f"{session.loading}… {seconds(session.elapsed)}"
 
     def hint(self, text: str) -> None:
-        """Say something for a moment in the status bar."""
-        self._hint = text
+        """Say something for a moment: in the status bar, or below where that is too narrow."""
+        self.unsay()
+        if has_room(self.session, self._progress(), text, self.size.width):
+            self._hint = text
+        else:
+            self._noted = True
+            self.notify(printable(text), timeout=2 * _HINT, markup=False)
         if self._hint_timer is not None:
             self._hint_timer.stop()
         self._hint_timer = self.set_timer(_HINT, self._drop_hint)
         self._show_bars()
 
+    def unsay(self) -> None:
+        """Take back what was said for a moment."""
+        if self._noted:
+            self._noted = False
+            self.clear_notifications()
+        self._drop_hint()
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Do what a key stands for; what was said of the one before is out of date."""
+        self.unsay()
+        return await super().run_action(action, default_namespace, namespaces)
+
     def _drop_hint(self) -> None:
-        self._hint = ""
-        self._show_bars()
+        if self._hint:
+            self._hint = ""
+            self._show_bars()
 
     @on(Zoomed)
     def _zoomed(self, event: Zoomed) -> None:

@@ -41,7 +41,7 @@ class Walker(Runner):
         elif self.line is not None and call <= store.head:
             self.walk(call)
         elif self.line is None and self.cursor < store.head:
-            self.hint(f"no lines of call #{count(call)} were recorded: {HOW_TO_RECORD}")
+            self.hint(f"no lines of call #{count(call)}: {HOW_TO_RECORD}")
             self.walk(call)
         else:
             self.run_line(into)
@@ -55,14 +55,14 @@ class Walker(Runner):
             self.hint("this is the first line" if call else "there is no call yet")
         else:
             if self.line is None:
-                self.hint(f"no lines of call #{count(call)} were recorded: {HOW_TO_RECORD}")
+                self.hint(f"no lines of call #{count(call)}: {HOW_TO_RECORD}")
             self.walk(call - 1)
 
     def action_line_edge(self, last: bool) -> None:
         """Move to the first line of the call, or to its end."""
         found = line_after(self.store.events(self.cursor), None, into=False)
         if found is None and self.cursor:
-            self.hint(f"no lines of this call were recorded: {HOW_TO_RECORD}")
+            self.hint(f"no lines of this call: {HOW_TO_RECORD}")
         if not last and found is not None:
             self.walk(self.cursor, found)
         elif last and self.cursor <= self.store.head:

@@ -43,7 +43,7 @@ class CallLines:
         """A call begins: what stands in its roles gets the first labels."""
         loss, self._run.loss = self._run.loss, None
         if loss is not None:
-            self._loss = loss.naming("delta", None if entry is None else entry.roles.delta)
+            self._loss = loss.naming(None if entry is None else entry.roles)
         sights = entry.sights if entry is not None else {}
         storages = {role: sights[role].storage for role in BEFORE if role in sights}
         self._keys = {role: s._cdata for role, s in storages.items() if s is not None}
@@ -142,14 +142,19 @@ class LossGraph:
     leaves: list[tuple[str, weakref.ref[Any]]]
     """The leaves in it, by the names that they have there."""
 
-    def naming(self, role: str, tensor: Any) -> GraphTree:
-        """Give the graph with the leaf that stands in a role called by that."""
-        found = {name for name, leaf in self.leaves if tensor is not None and leaf() is tensor}
-        nodes = [
-            replace(node, leaf=role) if node.leaf in found else node for node in self.tree.nodes
-        ]
-        named = tuple(replace(n, leaf=_PLACE.sub("", n.leaf)) if n.leaf else n for n in nodes)
-        return replace(self.tree, nodes=named)
+    def naming(self, roles: Roles | None) -> GraphTree:
+        """Give the graph with each leaf that stands in a role called by that."""
+        found: dict[str, str] = {}
+        for name, reference in self.leaves:
+            leaf = reference()
+            role = next(
+                (r for r in BEFORE if leaf is not None and getattr(roles, r, None) is leaf), ""
+            )
+            found[name] = role or _PLACE.sub("", name)
+        nodes = (
+            replace(n, leaf=found.get(n.leaf, n.leaf)) if n.leaf else n for n in self.tree.nodes
+        )
+        return replace(self.tree, nodes=tuple(nodes))
 
 
 _PLACE = re.compile("#[0-9]+$")

@@ -39,8 +39,10 @@ def is_ours(code: types.CodeType) -> bool:
 
 def is_called(frame: types.FrameType, lines: Lines) -> bool:
     """Say whether a frame is a function that the innermost one calls, and no operation."""
-    code = frame.f_code
-    if frame.f_back is not lines.frame or code.co_name in _INLINE:
+    code, back = frame.f_code, frame.f_back
+    while back is not None and back.f_code.co_name in _INLINE:
+        back = back.f_back
+    if back is not lines.frame or code.co_name in _INLINE:
         return False
     return not (is_ours(code) or code.co_filename in _OF_OPERATIONS)
 

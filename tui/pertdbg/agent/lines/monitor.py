@@ -53,7 +53,9 @@ class ByMonitoring:
         for event, callback in self._callbacks():
             on.register_callback(self._tool, event, callback)
         events = on.events
-        on.set_events(self._tool, events.PY_START | events.PY_RETURN | events.PY_UNWIND)
+        begins = events.PY_START | events.PY_RESUME | events.PY_THROW
+        ends = events.PY_RETURN | events.PY_YIELD | events.PY_UNWIND
+        on.set_events(self._tool, begins | ends)
 
     def stop(self) -> None:
         """End."""
@@ -73,8 +75,11 @@ class ByMonitoring:
         events = self._monitoring.events
         return (
             (events.PY_START, self._started),
+            (events.PY_RESUME, self._started),  # a generator runs from one yield to the next
+            (events.PY_THROW, self._thrown),
             (events.LINE, self._line),
             (events.PY_RETURN, self._returned),
+            (events.PY_YIELD, self._returned),
             (events.PY_UNWIND, self._unwound),
             (events.EXCEPTION_HANDLED, self._handled),
         )
@@ -83,9 +88,15 @@ class ByMonitoring:
         return threading.get_ident() != self._thread
 
     def _started(self, code: types.CodeType, _: int) -> None:
+        self._begun(code, sys._getframe(1))
+
+    def _thrown(self, code: types.CodeType, _: int, __: BaseException) -> None:
+        self._begun(code, sys._getframe(1))
+
+    def _begun(self, code: types.CodeType, frame: types.FrameType) -> None:
         if self._elsewhere():
             return
-        frame, lines = sys._getframe(1), self._lines
+        lines = self._lines
         if not lines.watching:
             if code is self._code:
                 self._follow(frame)

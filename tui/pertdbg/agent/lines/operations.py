@@ -119,16 +119,18 @@ class Operations:
             given.facts = self._read(source, "input", names)
         if output is None and wrote:
             output = source
+        into = any(output is each for each in given.tensors[1:]) and output is not source
         facts = None if output is None else self._read(output, "output", names)
         same = None if output is None or source is None else output is source
-        elements, changed, equal = self._compared(given, source, output, wrote)
+        counts = self._compared(given, source, output, wrote)
+        elements, changed, equal = (None, None, None) if into else counts
         return Operation(
             op=given.op,
             input=given.facts,
             output=facts,
             same_tensor=same,
             same_storage=_same_storage(given, source, output),
-            in_place=wrote,
+            in_place=wrote or into,
             elements=elements,
             changed=changed,
             equal=equal,

@@ -49,21 +49,22 @@ class BySettrace:
         """Put back what was there, unless somebody else has taken our place."""
         if sys.gettrace() == self._called:
             sys.settrace(self._theirs)
-        self._theirs = None
+        self._theirs = self._code = None
 
     def forward(self, trace: Any, frame: types.FrameType, event: str, arg: Any) -> Any:
         """Tell the other tracer; gives its local trace function.
 
         It may put itself, another or none in our place meanwhile: that is what it wants to have
-        behind us.
+        behind us. One of ours that stands there goes through a function inside this one.
         """
         if trace is None:
             return None
+        before = sys.gettrace()
         local = trace(frame, event, arg)
         now = sys.gettrace()
-        if now != self._called:
+        if not _is_of_ours(now):
             self._theirs = now
-            sys.settrace(self._called)
+            sys.settrace(before if _is_of_ours(before) else self._called)
         return local
 
     def _called(self, frame: types.FrameType, event: str, arg: Any) -> Any:
@@ -85,6 +86,10 @@ class BySettrace:
             frame.f_trace_lines = theirs is not None
             return _Over(self, lines, theirs)
         return theirs
+
+
+def _is_of_ours(trace: Any) -> bool:
+    return isinstance(getattr(trace, "__self__", None), BySettrace)
 
 
 class _Over:

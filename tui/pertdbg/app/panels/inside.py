@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pertdbg.app.inside import Moment
 from pertdbg.app.lines import Line, Piece, table, wrap
 from pertdbg.app.numbers import yes
-from pertdbg.event import LineTensor
+from pertdbg.event import LineTensor, Operation
 from pertdbg.output.safe import printable
 from pertdbg.output.words import number, type_name
 
@@ -33,9 +33,12 @@ def under_way(width: int) -> list[Line]:
 
 def gradient(moment: Moment, width: int) -> list[Line]:
     """Say which gradients the lines have read, and which tensors hold one."""
-    read = [name for name in moment.names if "grad" in name.rpartition(".")[2]]
-    lines = _numbers(moment, read, width) if read else []
-    if not read:
+    read, names = _reads(moment), _gradients(moment)
+    lines = _numbers(moment, names, width) if names else []
+    if not names and read:
+        line, operation = read[-1]
+        lines += wrap(printable(f"line {line} read one, {operation.says}"), width)
+    elif not names:
         lines += wrap("no line has read a gradient so far", width)
     holders = {
         word: [name for name in moment.names if _is_filled(moment.tensors[name], flag)]
@@ -47,13 +50,31 @@ def gradient(moment: Moment, width: int) -> list[Line]:
     return lines
 
 
+def _reads(moment: Moment) -> list[tuple[int, Operation]]:
+    """Give the operations that gave a gradient so far, each with its line."""
+    lines = moment.events[: moment.at + 1]
+    found = [(event.line, each) for event in lines for each in event.operations]
+    return [(line, each) for line, each in found if each.op == "grad" and each.output is not None]
+
+
+def _gradients(moment: Moment) -> list[str]:
+    """Give the names that stand for a gradient: by where it lies, or by what they are called."""
+    storages = {each.output.storage for _, each in _reads(moment) if each.output is not None}
+    return [
+        name
+        for name in moment.names
+        if moment.tensors[name].storage in storages - {None} or "grad" in name.rpartition(".")[2]
+    ]
+
+
 def _is_filled(facts: LineTensor, filled: bool) -> bool:
     return bool(facts.requires_grad) and facts.has_grad is filled
 
 
 def delta(moment: Moment, width: int) -> list[Line]:
     """Give the size of every tensor that the lines have told of."""
-    names = [name for name in moment.names if "grad" not in name.rpartition(".")[2]]
+    gradients = _gradients(moment)
+    names = [name for name in moment.names if name not in gradients]
     if not names:
         return wrap("no line has made or changed a tensor so far", width)
     return _numbers(moment, names, width)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pertdbg.app.lines import Line, Piece, clip, length
+from rich.cells import cell_len
+
+from pertdbg.app.lines import Line, Piece, clip, cut, length
 from pertdbg.app.numbers import count, seconds
 from pertdbg.app.panels.ranks import waiting
 from pertdbg.app.store import View
@@ -48,12 +50,19 @@ def status(
     left: list[Piece] = [(printable(hint), "warn")] if hint else _call(session, record, inside)
     line: Line = [(" ", "")]
     for text, style in left:
-        if len(line) > 1 and length([*line, (text, style)]) + 2 > room:
+        free = room - length(line)
+        if len(line) > 1 and cell_len(text) + 2 > free:
+            line.append((cut(text, free - 2) if text == inside else "", style))
             break
         line += [(text, style), ("  ", "")]
     line = clip(line[:-1], max(room, 1))
     gap = width - length(line) - length(state) - 1
     return [*line, (" " * max(gap, 1), ""), *state, (" ", "")]
+
+
+def has_room(session: Session, progress: Progress, hint: str, width: int) -> bool:
+    """Say whether a hint stands in the bar whole."""
+    return length([(printable(hint), "")]) <= width - length(_state(session, progress)) - 4
 
 
 def _rank(session: Session, record: CallRecord) -> str:
@@ -62,11 +71,17 @@ def _rank(session: Session, record: CallRecord) -> str:
     return f"rank {record.rank}" if record.rank else ""
 
 
-def place(view: View) -> str:
-    """Say which line inside a call is shown; nothing where the call as a whole is."""
+def place(view: View, *, source: bool) -> str:
+    """Say which line inside a call is shown; nothing where the call as a whole is.
+
+    Args:
+        view: What is shown.
+        source: Whether to say what the line is, as where it stands nowhere else.
+    """
     if view.inside is None:
         return ""
-    where = f"line {view.inside.event.line}"
+    event = view.inside.event
+    where = f"line {event.line}" + (f"  {printable(event.source)}" if source else "")
     return f"#{count(view.cursor)} under way, {where}" if view.under_way else where
 
 

@@ -21,6 +21,8 @@ from pertdbg.app.screens.dialogs import Ask, Dialog, Paper
 from pertdbg.app.screens.typed import completed
 from pertdbg.output.safe import printable
 
+_ASKING = "asking… it is ended after a while, but not within one long call into C"
+
 _KEPT = 200
 """Most answers that are kept in sight."""
 
@@ -97,7 +99,7 @@ class AskTarget(Dialog[None]):
             self._put(text, confirmed=False)
 
     def _put(self, text: str, *, confirmed: bool) -> None:
-        self.query_one("#said", Static).update("asking…")
+        self.query_one("#said", Static).update(_ASKING)
         self.run_worker(later(self._hear, text, confirmed), group="ask", exclusive=True)
 
     async def _hear(self, text: str, confirmed: bool) -> None:

@@ -77,8 +77,9 @@ class Ask(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         """Lay the buttons under the question."""
+        text = "\n".join(map(printable, self._text.split("\n")))
         with Vertical(id="dialog"):
-            yield Static(printable(self._text), markup=False)
+            yield Static(text, markup=False)
             with Horizontal(id="buttons"):
                 for result, label, key in self._answers:
                     yield Button(f"{label} ({key})", id=result, compact=True)

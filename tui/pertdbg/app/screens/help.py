@@ -15,6 +15,11 @@ _KEYS = 12
 _IDS = 17
 """Cells for the names that `keys.toml` uses, with the blank before them."""
 
+_ALSO = (
+    "Also: ctrl+p all actions and themes, tab next panel. The mouse: a click in the timeline goes "
+    "to a call, two on a panel enlarge it, the wheel scrolls a panel and zooms timeline and plots."
+)
+
 
 def help_page(keymap: Mapping[str, str], keys_file: str) -> Callable[[int], list[Line]]:
     """Give the page's text for a width.
@@ -31,7 +36,7 @@ def help_page(keymap: Mapping[str, str], keys_file: str) -> Callable[[int], list
             for command in commands:
                 lines += _command(command, keymap.get(command.id, command.keys), width)
             lines.append([])
-        lines += wrap("Also: ctrl+p all actions and themes, tab next panel, the mouse.", width)
+        lines += wrap(_ALSO, width)
         return lines + wrap(
             f'Own keys: {keys_file}, lines such as  next = "f9"  with the names at the right.',
             width,

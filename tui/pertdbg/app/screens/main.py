@@ -93,7 +93,7 @@ class MainScreen(Screen[None]):
     def show_bars(self, view: View, progress: Progress, hint: str) -> None:
         """Show the call and the progress in the bars alone."""
         store = view.store
-        self.status.show(view, progress, hint)
+        self.status.show(view, progress, hint, source=not self._in_grid("source"))
         self.timeline.show(view, open_end=store.session.state not in _OVER)
 
     def choose(self, name: str) -> None:

@@ -29,9 +29,16 @@ class _Bar(Painter):
 class StatusBar(_Bar):
     """One line: the call, and what the target does."""
 
-    def show(self, view: View, progress: Progress, hint: str) -> None:
-        """Show a call, how far a free run has come, and a hint in place of the call."""
-        session, record, inside = view.store.session, view.record, place(view)
+    def show(self, view: View, progress: Progress, hint: str, *, source: bool) -> None:
+        """Show a call, how far a free run has come, and a hint in place of the call.
+
+        Args:
+            view: The call, and the line inside it.
+            progress: How far the run has come.
+            hint: What stands in place of the call; empty for none.
+            source: Whether to show what the line is.
+        """
+        session, record, inside = view.store.session, view.record, place(view, source=source)
         self._draw = lambda width, _: [
             status(session, record, progress, hint, width, inside=inside)
         ]

@@ -254,11 +254,31 @@ class SourcePanel(Panel):
     """The update method's source, with what its lines did where that was recorded."""
 
     NAME, TITLE = "source", "6 source"
+    _current = 0
+    _found: int | None = None
+    """The line of the file that somebody looked for, at this call."""
+
+    def show(self, view: View) -> None:
+        """Show another call; what was looked for at this one is marked no more."""
+        before = self._view
+        if before is None or (before.cursor, _at(before)) != (view.cursor, _at(view)):
+            self._found = None
+        super().show(view)
+
+    def write(self, width: int, height: int) -> list[Line]:
+        """Write the panel, with a mark at the line that somebody looked for."""
+        lines = super().write(width, height)
+        wanted = "" if self._found is None else str(self._found)
+        for row, line in enumerate(lines):
+            if wanted and line and line[0][0].strip("> ") == wanted:
+                self._current = row
+                lines[row] = [("*" + line[0][0][1:], "mark"), *line[1:]]
+        return lines
 
     def body(self, view: View, width: int, height: int) -> list[Line]:
         """Write the panel for a record, or for the lines of a call that is under way."""
         events = view.store.events(view.cursor)
-        at = None if view.inside is None else view.inside.at
+        at = _at(view)
         if events and (view.record is not None or view.under_way):
             layer = self._layer(view, events[0])
             left_out = view.store.inside(view.cursor).left_out
@@ -277,19 +297,19 @@ class SourcePanel(Panel):
         return [*lines, *how_to_get(width)]
 
     def show_line(self, number: int) -> None:
-        """Scroll to a line of the file."""
-        starts = (line[0][0].strip("> ") if line else "" for line in self._lines)
-        row = next((row for row, start in enumerate(starts) if start == str(number)), None)
-        if row is not None:
-            self._begin_at(row - self.size.height // 2)
-            self._repaint()
+        """Scroll to a line of the file, and mark it."""
+        self._found = number
+        self.renew()
 
     def scrolled(self, top: int) -> int:  # noqa: ARG002 - as the others
         """Keep the current line in sight; half a page is turned at a time, whatever came before."""
         half = max(self.size.height // 2, 1)
         return self._current // half * half - half // 2
 
-    _current = 0
+
+def _at(view: View) -> int | None:
+    """Give the place of the line inside the call; None where the call as a whole is shown."""
+    return None if view.inside is None else view.inside.at
 
 
 class OutputPanel(Panel):
