@@ -10,17 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unittest import mock
 
 from _scripts import LAYER, PERTDBG
+from _wait import SECONDS
 from pertdbg.recording.reader import Recording
 from pertdbg.session import Ended, Event, Session, Stopped, TargetEnded
-
-SECONDS = 120
-"""Hard limit of every wait. Nothing is measured by it; it only ends a test that hangs."""
 
 LOOP = f"""{LAYER}
 import hashlib, sys, time
@@ -85,22 +82,6 @@ def pertdbg(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=SECONDS,
     )
-
-
-def until(holds: Callable[[], object], what: str = "") -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what or holds}"
-        time.sleep(0.02)
-
-
-async def soon(holds: Callable[[], object], what: str = "") -> None:
-    """Wait until something holds, while sessions go on."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what or holds}"
-        await asyncio.sleep(0.02)
 
 
 def head(path: Path) -> int:

@@ -24,8 +24,11 @@ _SAID = re.compile(rb"pertdbg: [^\n]*\n(?:  [^\n]*\n)*")
 """What the agent says; nothing of a script's own begins so."""
 _ADDRESS = re.compile(rb"0x[0-9a-f]{6,}")
 
-LAYER = '''
-import torch
+_TORCH = "import gc; gc.disable(); import torch; gc.enable(); gc.freeze()"
+"""Hundreds of processes do this: nothing of torch is garbage, at its import and at the end."""
+
+LAYER = f'''
+{_TORCH}
 
 class Layer(torch.nn.Module):
     """The shape of SiFT's layer, in the words of this test."""
@@ -459,7 +462,7 @@ def pertdbg(*words: str | Path, cwd: Path | None = None) -> subprocess.Completed
         text=True,
         cwd=cwd,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -469,7 +472,7 @@ def _run(command: Sequence[str], folder: Path, stdin: bytes, env: Mapping[str, s
         cwd=folder,
         input=stdin,
         capture_output=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, **(env or {})},
     )
     return cut(done.stdout, done.stderr, done.returncode)
@@ -491,7 +494,7 @@ def live(folder: Path, words: Sequence[str]) -> Ran:
         assert isinstance(session, LiveSession)
         await session.start()
         try:
-            await asyncio.wait_for(act(session), 100)
+            await asyncio.wait_for(act(session), 300)
             assert session._process is not None
             status = session._process.returncode
             found.append(cut(session._stdout.read_bytes(), session._stderr.read_bytes(), status))

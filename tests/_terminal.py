@@ -88,7 +88,7 @@ class Terminal:
         for key in keys:
             os.write(self._parent, KEYS.get(key, key).encode())
 
-    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 30) -> str:
+    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 120) -> str:
         """Read until the screen shows a text, or a condition on it holds."""
         holds = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
         deadline = time.monotonic() + seconds
@@ -105,7 +105,7 @@ class Terminal:
             pass
         return self.text
 
-    def end(self, seconds: float = 20) -> int:
+    def end(self, seconds: float = 120) -> int:
         """Read on until the program has ended; gives its exit status."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -39,7 +43,6 @@ SHARES = {
     "test_session": 3,
     "test_app_": 3,
     "test_seams_shapes": 2,
-    "test_ablation_facts": 4,
     "test_probe_": 2,
     "test_between": 3,
     "test_api_": 3,
@@ -51,8 +54,25 @@ SHARES = {
 `--whole`. Which ones is drawn from the test's name, so that it is the same in every run."""
 
 
+LONGEST = (
+    *("style", "ablation_runs", "fidelity", "script", "ablation_facts", "terminal", "ranks_live"),
+    *("postmortem", "attach", "findings_loops", "check_command", "app_inside_live", "session"),
+    *("cli", "scenario_library", "cli_recordings", "check_cases", "app_whatif"),
+    *("recording_salvage", "ablation_scripts", "ask_live", "app_find", "api_block"),
+    *("conditions_live", "app_live", "app_screen", "between", "recording_hostile", "lines_show"),
+    *("script_conformance", "torch_features", "recording_crash", "seams_shapes", "lines_control"),
+)
+"""Files that take long, the longest first: so short ones are left for the end, when one worker has
+nothing more to do and waits for the other."""
+
+OF_TORCH = ("torchelastic_", "torchinductor_")
+"""What torch leaves in the temporary folder by itself: a launcher's logs, what it has compiled."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave some cases of the large tables for ``--whole``, and those that are named alone."""
+    """Put long files first; leave some cases of the large tables for ``--whole``."""
+    ranks = {f"test_{name}.py": rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
     if config.getoption("--whole") or any("::" in word for word in config.args):
         return
     tests = Counter(_test(item) for item in items)
@@ -71,6 +91,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _test(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
+
+
+@pytest.fixture(scope="session")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The temporary folder of this process and all that it starts; short enough for sockets."""
+    tmp_path_factory.getbasetemp()  # pytest's own stays where it is looked for
+    with (
+        tempfile.TemporaryDirectory(prefix="p-", ignore_cleanup_errors=True) as folder,
+        mock.patch.dict(os.environ, {"TMPDIR": folder}),
+        mock.patch.object(tempfile, "tempdir", folder),
+    ):
+        Path(folder).chmod(0o755)  # as the temporary folder: some tests are another user's
+        Path(folder).chmod(0o755)  # as the usual one: other users go through it
+        yield Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(temporary: Path) -> Iterator[None]:
+    """Fail a test that leaves something in the temporary folder."""
+    before = set(temporary.iterdir())
+    yield
+    new = set(temporary.iterdir()) - before
+    left = [path for path in new if not path.name.startswith(OF_TORCH)]
+    for path in left:  # it is this test's fault alone
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert sorted(path.name for path in left) == []
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,14 +16,20 @@ from pertdbg.ablation.ablate import ablate
 from pertdbg.ablation.compare import compare
 from pertdbg.ablation.host import Runs
 from pertdbg.ablation.report import Report, Result
+from pertdbg.ablation.says import says
 from pertdbg.ablation.variant import Target, Variant
+from pertdbg.output.ablation import as_json, explain, json_lines, table
 
 Config = tuple[str, bool, bool]
 ALL: list[Config] = list(
     itertools.product(("float32", "bfloat16", "float16", "float64"), (True, False), (True, False))
 )
-FEW: list[Config] = [("float32", True, True), ("bfloat16", True, False), ("float64", False, True)]
 """Type, whether the clean pass has gradients, whether the parameters are frozen."""
+USUAL: Config = ("float32", True, True)
+WITHOUT: Config = ("float32", False, False)
+WIDE: Config = ("float64", True, False)
+FEW = (USUAL, WITHOUT, WIDE)
+"""Those of which other tests need the ablation too."""
 
 
 def disagreements(whole: Seen, hand: Seen, found: Result, dtype: str) -> list[str]:
@@ -97,10 +106,28 @@ def _found_dtype(found: Result) -> int | None:
     return next((c.call for c in kinds if c.data["role"] == "delta"), None)
 
 
-def ablated(folder: Path, config: Config, *, pairs: bool) -> Report:
-    dtype, clean, freeze = config
-    scenario = write_scenario(folder, dtype, clean_gradients=clean, freeze=freeze)
-    return ablate(scenario, pairs=pairs, conditions=False)
+@pytest.fixture(scope="module")
+def ablated(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[Config], Report]:
+    """Give the ablation of a configuration, which is made when it is first asked for."""
+    whole = request.config.getoption("--whole")
+
+    @functools.cache
+    def made(config: Config) -> Report:
+        dtype, clean, freeze = config
+        folder = tmp_path_factory.mktemp("ablated")
+        scenario = write_scenario(folder, dtype, clean_gradients=clean, freeze=freeze)
+        pairs, conditions = whole or config == USUAL, config in (USUAL, WITHOUT)
+        return ablate(scenario, pairs=pairs, conditions=conditions)
+
+    return made
+
+
+@pytest.fixture
+def plain(ablated: Callable[[Config], Report]) -> Report:
+    """Give the ablation of the most usual configuration, pairs included."""
+    return ablated(USUAL)
 
 
 def named(report: Report) -> dict[str, str]:
@@ -109,20 +136,14 @@ def named(report: Report) -> dict[str, str]:
     return {guard.id: name for guard, name in zip(report.guards, SWITCHES, strict=True)}
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Give the ablation of the most usual configuration, pairs included."""
-    return ablated(tmp_path_factory.mktemp("plain"), FEW[0], pairs=True)
-
-
 @pytest.mark.parametrize("config", ALL, ids=str)
 def test_singles_and_pairs_are_as_the_layers_made_by_hand_show_them(
-    config: Config, tmp_path: Path, plain: Report, whole: bool
+    config: Config, ablated: Callable[[Config], Report], whole: bool
 ) -> None:
     if not whole and config not in FEW:
         pytest.skip("with --whole")
     dtype, clean, freeze = config
-    report = plain if config == FEW[0] else ablated(tmp_path, config, pairs=whole)
+    report = ablated(config)
     names = named(report)
     untouched = run_by_hand((), dtype, clean_gradients=clean, freeze=freeze)
     assert untouched.raised is None
@@ -202,12 +223,61 @@ def test_half_precision_delta_moves_in_part(tmp_path: Path) -> None:
     assert "same dtype" in raised.message
 
 
-def test_the_gradient_that_leaks_has_the_norm_that_it_has_by_hand(tmp_path: Path) -> None:
+def test_the_gradient_that_leaks_has_the_norm_that_it_has_by_hand(
+    ablated: Callable[[Config], Report],
+) -> None:
     """With retain_graph the run would go on; the first backward shows the same leak."""
-    report = ablated(tmp_path, ("float64", True, False), pairs=False)
+    report = ablated(WIDE)
     ids = {name: ident for ident, name in named(report).items()}
     leak = report.single(ids["input_detach"]).has("gradient-leaks")
     assert leak is not None
     assert set(leak.data["norms"]) == {"embedding.weight"}
     assert torch.tensor(leak.data["norms"]["embedding.weight"]).isfinite().all()
     assert 1e-6 < leak.data["norms"]["embedding.weight"][0] < 10
+
+
+def test_the_answer_for_the_reference_layer_is_the_one_that_was_observed(plain: Report) -> None:
+    answer = says(plain)[0]
+    assert answer.startswith("What does detach do here, and is it needed? ")
+    assert (
+        "`source.detach()` (line 97) is needed here, and only because the clean pass builds a"
+        in answer
+    )
+    assert "`delta.detach()` (line 94) is redundant while `torch.no_grad()` (line 89) is" in answer
+    whole = "\n".join(says(plain))
+    assert "`torch.no_grad()` (line 89): taken out alone, it changes nothing in 6 calls." in whole
+    assert "either `torch.no_grad()` (line 89) or `delta.detach()` (line 94)" in whole
+    assert "With a model in bfloat16, it matters: " in whole
+
+
+def test_with_a_clean_pass_without_gradients_the_answer_is_another(
+    ablated: Callable[[Config], Report],
+) -> None:
+    answer, *rest = says(ablated(WITHOUT))
+    assert "`source.detach()` (line 97) changes nothing here when it is taken out" in answer
+    about_source = next(text for text in rest if text.startswith("`source.detach()`"))
+    assert "With the clean pass with gradients, it matters: " in about_source
+    assert "Trying to backward through the graph a second time" in about_source
+
+
+def test_the_json_has_the_fields_of_the_contract(plain: Report) -> None:
+    report = json.loads(json_lines(plain)[0])
+    assert report == as_json(plain)
+    assert {"id", "kind", "line", "text"} <= report["guards"][0].keys()
+    assert {"without", "same", "first_call", "changes", "raised"} <= report["runs"][0].keys()
+    assert len(report["runs"]) == 12 + 66
+    raised = next(run["raised"] for run in report["runs"] if run["without"] == ["g11"])
+    assert {"type", "message", "call", "line"} <= raised.keys()
+    assert report["sufficient"] == [
+        ["g2", "g5", "g6", "g9", "g11"],
+        ["g2", "g6", "g8", "g9", "g11"],
+    ]
+    assert "What does detach do here" in report["says"]
+
+
+def test_table_and_text_keep_to_their_width_and_name_every_guard(plain: Report) -> None:
+    lines = table(plain)
+    assert all(len(line) <= 100 for line in [*lines, *explain(plain)])
+    for guard in plain.guards:
+        assert any(line.startswith(f"{guard.id} ") and guard.text in line for line in lines)
+    assert any("nothing" in line for line in lines if line.startswith("g8 "))

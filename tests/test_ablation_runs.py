@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from _guards import write_scenario
 from _ownlayer import scenario as own_scenario
 from pertdbg.ablation.ablate import ablate
 from pertdbg.ablation.compare import compare, noise_between
@@ -22,7 +22,7 @@ from pertdbg.ablation.says import says
 from pertdbg.ablation.sufficient import sufficient
 from pertdbg.ablation.variant import Target, Variant
 from pertdbg.errors import PertdbgError
-from pertdbg.output.ablation import as_json, explain, json_lines, table
+from pertdbg.output.ablation import json_lines
 from pertdbg.scenario import library
 
 LAYER = """
@@ -55,14 +55,29 @@ def texts(report: Report) -> dict[str, str]:
     return {guard.text: guard.id for guard in report.guards}
 
 
-def test_an_ablation_changes_no_file_and_nothing_in_this_process(tmp_path: Path) -> None:
-    scenario = written(tmp_path)
-    before = contents(tmp_path)
-    modules = set(sys.modules)
+@dataclass(frozen=True)
+class Ablated:
+    """An ablation of the layer above, and what there was before and after it."""
+
+    report: Report
+    files: tuple[dict[str, str], dict[str, str]]
+    modules: set[str]
+
+
+@pytest.fixture(scope="module")
+def ablated(tmp_path_factory: pytest.TempPathFactory) -> Ablated:
+    folder = tmp_path_factory.mktemp("ablated")
+    scenario = written(folder)
+    before, modules = contents(folder), set(sys.modules)
     report = ablate(scenario, pairs=True)
-    assert len(report.guards) == 3
-    assert contents(tmp_path) == before
-    assert "layer" not in set(sys.modules) - modules
+    return Ablated(report, (before, contents(folder)), set(sys.modules) - modules)
+
+
+def test_an_ablation_changes_no_file_and_nothing_in_this_process(ablated: Ablated) -> None:
+    assert len(ablated.report.guards) == 3
+    before, after = ablated.files
+    assert after == before
+    assert "layer" not in ablated.modules
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -97,15 +112,27 @@ except ChildProcessError:
     assert done.stdout.splitlines()[-1] == "no child"
 
 
-def test_the_whole_run_is_the_run_that_record_makes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("scenario"))
+
+
+@pytest.fixture(scope="module")
+def runs(scenario: Path) -> Iterator[Runs]:
+    with Runs(Target(str(scenario)), jobs=2) as runs:
+        yield runs
+
+
+def test_the_whole_run_is_the_run_that_record_makes(
+    tmp_path: Path, scenario: Path, runs: Runs
+) -> None:
     from pertdbg.recording.reader import Recording
 
-    scenario = written(tmp_path)
     target = tmp_path / "run.pertdbg"
     command = [sys.executable, "-m", "pertdbg", "record", str(scenario), "-o", str(target)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, capture_output=True, check=True, env=environment)
-    with Runs(Target(str(scenario)), jobs=1) as runs, Recording.open(target) as recording:
+    with Recording.open(target) as recording:
         (whole,) = runs.run([Variant()])
         for ours, theirs in zip(whole.records, recording, strict=True):
             assert (ours.delta, ours.gradient, ours.effect) == (
@@ -113,12 +140,11 @@ def test_the_whole_run_is_the_run_that_record_makes(tmp_path: Path) -> None:
             )
 
 
-def test_two_whole_runs_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    with Runs(Target(str(written(tmp_path))), jobs=2) as runs:
-        (first,) = runs.run([Variant()])
-        second = runs.again(Variant())
-        assert noise_between(first, second) == frozenset()
-        assert compare((), first, second).same
+def test_two_whole_runs_are_the_same_to_the_last_bit(runs: Runs) -> None:
+    (first,) = runs.run([Variant()])
+    second = runs.again(Variant())
+    assert noise_between(first, second) == frozenset()
+    assert compare((), first, second).same
 
 
 def test_what_chance_does_is_told_and_compared_nowhere(tmp_path: Path) -> None:
@@ -140,15 +166,13 @@ def test_a_variant_that_crashes_or_exits_is_a_result(tmp_path: Path) -> None:
     assert "exit status 3" in crashed.raised.message
 
 
-def test_a_variant_may_change_a_number_or_a_line_as_well(tmp_path: Path) -> None:
-    scenario = written(tmp_path)
-    text = (tmp_path / "layer.py").read_text().splitlines()
+def test_a_variant_may_change_a_number_or_a_line_as_well(scenario: Path, runs: Runs) -> None:
+    text = scenario.with_name("layer.py").read_text().splitlines()
     number = next(k for k, line in enumerate(text, 1) if "1e-4" in line)
     edited = text[number - 1].replace("1e-4", "1e-2")
-    with Runs(Target(str(scenario)), jobs=2) as runs:
-        whole, seeded, faster = runs.run(
-            [Variant(), Variant(scenario={"seed": 1}), Variant(lines={number: edited})]
-        )
+    whole, seeded, faster = runs.run(
+        [Variant(), Variant(scenario={"seed": 1}), Variant(lines={number: edited})]
+    )
     assert whole.records[0].delta != seeded.records[0].delta
     assert whole.records[1].delta.moved_max == pytest.approx(1e-4, rel=1e-3)
     assert faster.records[1].delta.moved_max == pytest.approx(1e-2, rel=1e-3)
@@ -216,64 +240,10 @@ def test_the_least_sets_are_run_and_filled_up_where_three_cover_for_each_other()
     assert found == [("c", "d")]
 
 
-@pytest.fixture(scope="module")
-def explained(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    folder = tmp_path_factory.mktemp("explained")
-    return ablate(write_scenario(folder, "float32", clean_gradients=True, freeze=True), pairs=True)
-
-
-def test_the_answer_for_the_reference_layer_is_the_one_that_was_observed(explained: Report) -> None:
-    answer = says(explained)[0]
-    assert answer.startswith("What does detach do here, and is it needed? ")
-    assert (
-        "`source.detach()` (line 97) is needed here, and only because the clean pass builds a"
-        in answer
-    )
-    assert "`delta.detach()` (line 94) is redundant while `torch.no_grad()` (line 89) is" in answer
-    whole = "\n".join(says(explained))
-    assert "`torch.no_grad()` (line 89): taken out alone, it changes nothing in 6 calls." in whole
-    assert "either `torch.no_grad()` (line 89) or `delta.detach()` (line 94)" in whole
-    assert "With a model in bfloat16, it matters: " in whole
-
-
-def test_with_a_clean_pass_without_gradients_the_answer_is_another(tmp_path: Path) -> None:
-    scenario = write_scenario(tmp_path, "float32", clean_gradients=False, freeze=False)
-    report = ablate(scenario)
-    answer, *rest = says(report)
-    assert "`source.detach()` (line 97) changes nothing here when it is taken out" in answer
-    about_source = next(text for text in rest if text.startswith("`source.detach()`"))
-    assert "With the clean pass with gradients, it matters: " in about_source
-    assert "Trying to backward through the graph a second time" in about_source
-
-
-def test_for_a_changed_layer_the_answer_is_another(tmp_path: Path) -> None:
-    report = ablate(written(tmp_path), pairs=True)
-    answer = says(report)[0]
+def test_for_a_changed_layer_the_answer_is_another(ablated: Ablated) -> None:
+    answer = says(ablated.report)[0]
     assert "`delta.detach()` (line 12) is needed here" in answer
     assert "redundant" not in answer
-
-
-def test_the_json_has_the_fields_of_the_contract(explained: Report) -> None:
-    report = json.loads(json_lines(explained)[0])
-    assert report == as_json(explained)
-    assert {"id", "kind", "line", "text"} <= report["guards"][0].keys()
-    assert {"without", "same", "first_call", "changes", "raised"} <= report["runs"][0].keys()
-    assert len(report["runs"]) == 12 + 66
-    raised = next(run["raised"] for run in report["runs"] if run["without"] == ["g11"])
-    assert {"type", "message", "call", "line"} <= raised.keys()
-    assert report["sufficient"] == [
-        ["g2", "g5", "g6", "g9", "g11"],
-        ["g2", "g6", "g8", "g9", "g11"],
-    ]
-    assert "What does detach do here" in report["says"]
-
-
-def test_table_and_text_keep_to_their_width_and_name_every_guard(explained: Report) -> None:
-    lines = table(explained)
-    assert all(len(line) <= 100 for line in [*lines, *explain(explained)])
-    for guard in explained.guards:
-        assert any(line.startswith(f"{guard.id} ") and guard.text in line for line in lines)
-    assert any("nothing" in line for line in lines if line.startswith("g8 "))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ attack(torch.nn.Linear(4, 4), torch.ones(2, 4))
 
 def asked(*words: str) -> tuple[str, str, int]:
     done = subprocess.run(
-        [str(PERTDBG), "adapters", *words], capture_output=True, text=True, timeout=60
+        [str(PERTDBG), "adapters", *words], capture_output=True, text=True, timeout=300
     )
     return done.stdout, done.stderr, done.returncode
 

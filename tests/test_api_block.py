@@ -348,7 +348,7 @@ def test_a_forked_child_records_nothing_and_harms_nothing(path: Path) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         train(layer, 1)
     assert block.calls == 3
-    done = subprocess.run([str(PERTDBG), "verify", str(path)], capture_output=True, timeout=60)
+    done = subprocess.run([str(PERTDBG), "verify", str(path)], capture_output=True, timeout=300)
     assert done.returncode == 0, done.stdout
 
 
@@ -415,7 +415,7 @@ def test_under_record_the_block_is_a_part_of_the_whole(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "this process is recorded already, in" in done.stderr
@@ -470,5 +470,5 @@ def _python(
         env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )

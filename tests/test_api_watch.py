@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,6 +16,7 @@ from textual.pilot import Pilot
 import pertdbg
 from _app import MIDDLE, shown
 from _scripts import LAYER, plain, recorded, write
+from _wait import seen
 from pertdbg.agent import api
 from pertdbg.app import PertdbgApp
 from pertdbg.errors import PertdbgError
@@ -244,9 +244,5 @@ def _state(app: PertdbgApp) -> State:
     return app.session.state
 
 
-async def _until(app: PertdbgApp, pilot: Pilot[int], holds: Any) -> None:
-    deadline = time.monotonic() + 40
-    while not holds():
-        assert time.monotonic() < deadline, shown(app)
-        await pilot.pause(0.02)
-    await pilot.pause()
+async def _until(app: PertdbgApp, pilot: Pilot[int], holds: Callable[[], object]) -> None:
+    await seen(pilot, holds, lambda: shown(app))

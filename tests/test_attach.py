@@ -13,9 +13,10 @@ from random import Random
 
 import pytest
 
-from _attach import LOOP, SECONDS, end, head, pertdbg, plain, runtime, soon, started, stop, until
+from _attach import LOOP, end, head, pertdbg, plain, runtime, started, stop
 from _scripts import write
 from _terminal import Terminal
+from _wait import SECONDS, soon, until
 from pertdbg.agent.config import Config
 from pertdbg.agent.control import SOCKET
 from pertdbg.attach import PointSession
@@ -176,7 +177,7 @@ def test_a_killed_target_is_seen_to_be_gone_and_its_point_is_cleaned_up(
     tmp_path: Path, base: Path
 ) -> None:
     write(tmp_path, LOOP)
-    words = ("record", "--control", "run", "-o", "x.pertdbg", "train.py", "100000", "0.01")
+    words = ("record", "--control", "run", "-o", "x.pertdbg", "train.py", "20000", "0.01")
     with started(tmp_path, *words) as target:
         point = running("run")
 
@@ -301,7 +302,7 @@ def test_a_target_that_the_app_has_started_can_be_left_running_and_found_again(
         await session.close()
         return call
 
-    with Terminal(str(tmp_path / "train.py"), "100000", "0.01") as app:
+    with Terminal(str(tmp_path / "train.py"), "20000", "0.01") as app:
         app.wait_for("STOPPED")
         app.press("q")
         app.wait_for("Leave it running (l)")

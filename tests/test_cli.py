@@ -17,8 +17,8 @@ from _scripts import pertdbg
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("cli") / "sift.pertdbg"
-    done = pertdbg("record", "sift", "-o", path, "--steps", "6")
+    path = tmp_path_factory.mktemp("cli") / "sift.pertdbg"  # named after the scenario
+    done = pertdbg("record", "sift", "--steps", "6", cwd=path.parent)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(path)
     return path
@@ -32,14 +32,14 @@ def assert_one_line_of_ours(done: subprocess.CompletedProcess[str], *words: str)
         assert word in done.stderr
 
 
-def test_record_names_its_file_after_the_scenario_and_never_writes_over_one(tmp_path: Path) -> None:
-    first = pertdbg("record", "sift", "--steps", "2", cwd=tmp_path)
-    second = pertdbg("record", "sift", "--steps", "2", cwd=tmp_path)
-    assert first.stdout.splitlines()[-1] == str(tmp_path / "sift.pertdbg")
-    assert second.stdout.splitlines()[-1] == str(tmp_path / "sift-2.pertdbg")
+def test_record_never_writes_over_a_file(tmp_path: Path) -> None:
+    (tmp_path / "sift.pertdbg").write_text("mine")
+    other = pertdbg("record", "sift", "--steps", "2", cwd=tmp_path)
+    assert other.stdout.splitlines()[-1] == str(tmp_path / "sift-2.pertdbg")
     taken = pertdbg("record", "sift", "-o", "sift.pertdbg", cwd=tmp_path)
     assert_one_line_of_ours(taken, "sift.pertdbg", "exists")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["sift-2.pertdbg", "sift.pertdbg"]
+    assert (tmp_path / "sift.pertdbg").read_text() == "mine"
 
 
 def test_record_gives_the_scenarios_own_exit_status_and_still_names_the_recording(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from _guards import write_scenario
 from _scripts import pertdbg
 from pertdbg.recording.budget import parse
 from pertdbg.recording.reader import Recording
@@ -103,8 +104,11 @@ def test_a_mistake_is_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_ablate_answers_what_detach_is_for_in_the_reference_layer() -> None:
-    done = pertdbg("ablate", "sift", "--explain", "--steps", "4")
+def test_ablate_answers_what_detach_is_for_in_the_reference_layer(
+    tmp_path: Path, whole: bool
+) -> None:
+    toy = write_scenario(tmp_path, "float32", clean_gradients=True, freeze=True)
+    done = pertdbg("ablate", "sift" if whole else toy, "--explain", "--steps", "4")
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "`source.detach()` (line 97) is needed here, and only because the clean pass" in text

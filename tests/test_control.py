@@ -36,7 +36,7 @@ class App:
     def __init__(self, folder: Path, key: str = "the key") -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(10)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while True:
             try:
                 self.socket.connect(str(folder / SOCKET))
@@ -76,7 +76,7 @@ class Target:
         )
 
     def end(self) -> tuple[str, str]:
-        return self.process.communicate(timeout=10)
+        return self.process.communicate(timeout=300)
 
 
 Connect = Callable[..., App]
@@ -159,7 +159,9 @@ import os, subprocess, sys
 arguments = [{str(folder)!r}, "3", str(os.getpid())]
 subprocess.Popen([sys.executable, "-c", {TARGET!r}, *arguments], start_new_session=True)
 """
-    app = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=10)
+    app = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
+    )
     assert app.stdout.split() == ["1", "2", "3", "done", "[]"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -13,6 +14,7 @@ from textual.pilot import Pilot
 
 from _app import MIDDLE, SMALL, shown
 from _records import healthy
+from _wait import soon
 from pertdbg.app import PertdbgApp
 from pertdbg.errors import PertdbgError
 from pertdbg.ranks import RankSession, follow, open_ranks
@@ -101,12 +103,8 @@ def test_ranks_that_come_one_by_one_are_followed_together(tmp_path: Path) -> Non
     assert isinstance(session, RankSession)
     assert session.state is State.LOADING
 
-    async def until(holds: object) -> None:
-        for _ in range(400):
-            if holds():  # type: ignore[operator]
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError(session.loading)
+    async def until(holds: Callable[[], object]) -> None:
+        await soon(holds, lambda: session.loading)
 
     async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
         assert "WAITING" in shown(app).splitlines()[0]

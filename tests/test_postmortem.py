@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -21,6 +22,7 @@ from textual.pilot import Pilot
 
 from _app import HOSTILE, MIDDLE, after, calls, check_lines, record_to, shown
 from _scripts import LAYER, PERTDBG, plain, recorded, write
+from _wait import seen
 from pertdbg.app import PertdbgApp
 from pertdbg.app.panels.raised import raised_page
 from pertdbg.launch import live_script
@@ -76,6 +78,8 @@ train(layer, 1)
 step(layer)
 """
 
+EXITS = "raise SystemExit('enough')"
+
 _SHOWN_BY_PYTHON = re.compile(r'File "(.+)", line (\d+), in (.+)')
 
 
@@ -86,14 +90,38 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the recording of a script says, and where both are."""
+
+    folder: Path
+    path: Path
+    raised: ScriptRaised | None
+    records: int
+
+
 def raised_by(
     folder: Path, source: str, words: Sequence[str] = ("train.py",), flags: Sequence[str] = ()
-) -> tuple[ScriptRaised | None, int]:
-    """Record a script; what the recording says ended it, and how many records there are."""
+) -> Told:
+    """Record a script, and say what the recording says ended it."""
     write(folder, f"{LAYER}\n{source}")
     recorded(folder, words, flags=flags)
-    with Recording.open(folder.parent / "work.pertdbg") as recording:
-        return recording.raised, len(recording)
+    path = folder.parent / f"{folder.name}.pertdbg"
+    with Recording.open(path) as recording:
+        return Told(folder, path, recording.raised, len(recording))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Told]:
+    """Give the recording of a source, which is made when it is first asked for."""
+
+    @functools.cache
+    def made(source: str) -> Told:
+        folder = tmp_path_factory.mktemp("told") / "work"
+        folder.mkdir()
+        return raised_by(folder, source)
+
+    return made
 
 
 def by_python(stderr: bytes) -> list[tuple[str, int]]:
@@ -107,18 +135,26 @@ def by_python(stderr: bytes) -> list[tuple[str, int]]:
     ("words", "flags"), [(("train.py",), ()), (("-m", "train"), ()), (("train.py",), ("-I",))]
 )
 def test_the_frames_are_those_that_python_shows(
-    folder: Path, source: str, words: Sequence[str], flags: Sequence[str]
+    folder: Path,
+    source: str,
+    words: Sequence[str],
+    flags: Sequence[str],
+    told: Callable[[str], Told],
 ) -> None:
-    raised, _ = raised_by(folder, source, words, flags)
-    shown_by_python = by_python(plain(folder, words, flags=flags).stderr)
+    alone = (words, flags) == (("train.py",), ())
+    found = told(source) if alone else raised_by(folder, source, words, flags)
+    raised = found.raised
+    shown_by_python = by_python(plain(found.folder, words, flags=flags).stderr)
     assert raised is not None
     frames = [(frame.file, frame.line) for frame in raised.frames]
     # Python's own machinery runs a module below its first line; it is not of the script.
     assert frames == [f for f in shown_by_python if not f[0].startswith("<frozen")]
 
 
-def test_an_exception_is_recorded_with_what_led_to_it(folder: Path) -> None:
-    raised, head = raised_by(folder, CHAINED)
+def test_an_exception_is_recorded_with_what_led_to_it(
+    told: Callable[[str], Told],
+) -> None:
+    raised, head = told(CHAINED).raised, told(CHAINED).records
     assert raised is not None
     assert (raised.type, raised.message) == ("RuntimeError", "first line\nsecond")
     assert (raised.after, head) == (3, 3)
@@ -128,10 +164,12 @@ def test_an_exception_is_recorded_with_what_led_to_it(folder: Path) -> None:
     assert not raised.interrupted
 
 
-def test_an_exception_in_an_update_follows_the_record_of_that_update(folder: Path) -> None:
-    raised, head = raised_by(folder, IN_UPDATE)
-    with Recording.open(folder.parent / "work.pertdbg") as recording:
-        last = recording.record(head)
+def test_an_exception_in_an_update_follows_the_record_of_that_update(
+    told: Callable[[str], Told],
+) -> None:
+    raised = told(IN_UPDATE).raised
+    with Recording.open(told(IN_UPDATE).path) as recording:
+        last = recording.record(recording.head)
     assert raised is not None
     assert last.update.raised is not None
     assert last.update.raised.line == raised.frames[-1].line
@@ -139,8 +177,10 @@ def test_an_exception_in_an_update_follows_the_record_of_that_update(folder: Pat
     assert raised.frames[-1].source == "self.delta += 1"
 
 
-def test_an_exception_in_backward_comes_after_the_last_call(folder: Path) -> None:
-    raised, head = raised_by(folder, IN_BACKWARD)
+def test_an_exception_in_backward_comes_after_the_last_call(
+    told: Callable[[str], Told],
+) -> None:
+    raised, head = told(IN_BACKWARD).raised, told(IN_BACKWARD).records
     assert raised is not None
     assert "backward through the graph a second time" in raised.message
     assert raised.after == head == 2
@@ -151,16 +191,16 @@ def test_an_exception_in_backward_comes_after_the_last_call(folder: Path) -> Non
 @pytest.mark.parametrize(
     "end",
     [
-        "raise SystemExit(3)",
+        EXITS,
         "import sys\nsys.exit('over')",
         "try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass",
         "import os\nos._exit(0)",
         "def numbers():\n    yield 1\nfor n in numbers(): pass\nnext(iter([]), None)",
     ],
 )
-def test_what_is_no_exception_is_not_taken_for_one(folder: Path, end: str) -> None:
-    raised, head = raised_by(folder, f"train(Layer(), 1)\n{end}\n")
-    assert (raised, head) == (None, 2)
+def test_what_is_no_exception_is_not_taken_for_one(told: Callable[[str], Told], end: str) -> None:
+    found = told(f"train(Layer(), 1)\n{end}\n")
+    assert (found.raised, found.records) == (None, 2)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +214,14 @@ def test_what_is_no_exception_is_not_taken_for_one(folder: Path, end: str) -> No
 def test_an_exception_that_passes_something_on_its_way_out_is_recorded(
     folder: Path, end: str
 ) -> None:
-    raised, _ = raised_by(folder, f"train(Layer(), 1)\n{end}\n")
+    raised = raised_by(folder, f"train(Layer(), 1)\n{end}\n").raised
     assert raised is not None
     assert raised.says == "ZeroDivisionError: division by zero"
 
 
 def test_an_interrupt_is_no_fault(folder: Path) -> None:
     source = "import os\ntrain(Layer(), 1)\nos.kill(os.getpid(), 2)\nwhile True: pass\n"
-    raised, _ = raised_by(folder, source)
+    raised = raised_by(folder, source).raised
     assert raised is not None
     assert raised.interrupted
     with Recording.open(folder.parent / "work.pertdbg") as recording:
@@ -190,7 +230,7 @@ def test_an_interrupt_is_no_fault(folder: Path) -> None:
 
 def test_a_deep_traceback_keeps_both_ends(folder: Path) -> None:
     source = "train(Layer(), 1)\ndef deep(n):\n    return deep(n + 1)\ndeep(0)\n"
-    raised, _ = raised_by(folder, source)
+    raised = raised_by(folder, source).raised
     assert raised is not None
     assert raised.type == "RecursionError"
     assert raised.frames[0].source == "deep(0)"
@@ -231,7 +271,7 @@ def test_it_is_written_before_python_waits_for_threads_that_may_hang(folder: Pat
 def test_a_scenario_that_raises_is_recorded_alike(tmp_path: Path) -> None:
     path = tmp_path / "s.pertdbg"
     done = subprocess.run(
-        [str(PERTDBG), "record", "leaf-in-place", "-o", str(path)], capture_output=True, timeout=120
+        [str(PERTDBG), "record", "leaf-in-place", "-o", str(path)], capture_output=True, timeout=300
     )
     with Recording.open(path) as recording:
         raised, head = recording.raised, len(recording)
@@ -241,9 +281,8 @@ def test_a_scenario_that_raises_is_recorded_alike(tmp_path: Path) -> None:
     assert raised.frames[-1].function.endswith("update_delta")
 
 
-def test_show_says_how_it_ended_unless_a_call_is_asked_for(folder: Path) -> None:
-    raised_by(folder, CHAINED)
-    path = str(folder.parent / "work.pertdbg")
+def test_show_says_how_it_ended_unless_a_call_is_asked_for(told: Callable[[str], Told]) -> None:
+    path = str(told(CHAINED).path)
     text = _show(path)
     assert "ENDED     by an exception, after record 3: RuntimeError: first line" in text
     assert "raised from KeyError: 'key'" in text
@@ -252,9 +291,9 @@ def test_show_says_how_it_ended_unless_a_call_is_asked_for(folder: Path) -> None
     assert json.loads(_show(path, "--json"))["id"] == 3
 
 
-def test_show_says_how_a_good_run_ended(folder: Path) -> None:
-    raised_by(folder, "train(Layer(), 1)\nraise SystemExit('enough')\n")
-    assert "ENDED     exit status 1: enough" in _show(str(folder.parent / "work.pertdbg"))
+def test_show_says_how_a_good_run_ended(told: Callable[[str], Told]) -> None:
+    path = told(f"train(Layer(), 1)\n{EXITS}\n").path
+    assert "ENDED     exit status 1: enough" in _show(str(path))
 
 
 def _show(*words: str) -> str:
@@ -378,8 +417,4 @@ def test_the_app_stays_at_the_last_call_of_a_script_that_fell(folder: Path) -> N
 
 
 async def _until(app: PertdbgApp, pilot: Pilot[int], state: State) -> None:
-    deadline = time.monotonic() + 40
-    while app.session.state is not state:
-        assert time.monotonic() < deadline, shown(app)
-        await pilot.pause(0.02)
-    await pilot.pause()
+    await seen(pilot, lambda: app.session.state is state, lambda: shown(app))

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from _attach import SECONDS, pertdbg, plain, runtime, soon, started, stop, until
+from _attach import pertdbg, plain, runtime, started, stop
 from _scripts import LAYER, write
 from _terminal import Terminal
+from _wait import SECONDS, soon, until
 from pertdbg.controlpoint import points
 from pertdbg.launch import attached, live_ranks
 from pertdbg.liveranks import LaunchedRanks, LiveRanks, Others

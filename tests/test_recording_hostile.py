@@ -17,7 +17,7 @@ from pertdbg.errors import PertdbgError
 from pertdbg.recording import schema
 from pertdbg.recording.safeopen import DamagedRecording, Source
 
-SECONDS = 60
+SECONDS = 180
 MEMORY = 200 << 10
 
 

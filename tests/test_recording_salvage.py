@@ -43,12 +43,12 @@ def test_a_truncated_recording_shows_what_is_left_and_nothing_else(
     files: Files, tmp_path: Path, whole: bool
 ) -> None:
     random, kept = Random(5), []
-    for _ in range(250 if whole else 8):
+    for _ in range(250 if whole else 5):
         name, size = place(random, files)
         damaged = {**files, name: files[name][:size]}
         found = _crashed.trial(tmp_path, damaged, COUNT)
         assert found.wrong == [], (name, size)
-        assert max(found.opened.seconds, found.salvaged.seconds) < 10
+        assert max(found.opened.seconds, found.salvaged.seconds) < 60
         left = _crashed.there(damaged, COUNT)
         kept.append(len((found.opened.records | found.salvaged.records) & left) / max(len(left), 1))
     print(f"kept after truncation: median {statistics.median(kept):.4f}, least {min(kept):.4f}")
@@ -59,13 +59,13 @@ def test_a_flipped_bit_hides_little_and_invents_nothing(
     files: Files, tmp_path: Path, whole: bool
 ) -> None:
     random, kept, told = Random(6), [], []
-    for _ in range(250 if whole else 8):
+    for _ in range(250 if whole else 5):
         name, at = place(random, files)
         data = bytearray(files[name])
         data[at] ^= 1 << random.randrange(8)
         found = _crashed.trial(tmp_path, {**files, name: bytes(data)}, COUNT)
         assert found.wrong == [], (name, at)
-        assert max(found.opened.seconds, found.salvaged.seconds) < 10
+        assert max(found.opened.seconds, found.salvaged.seconds) < 60
         if len(found.opened.records) < COUNT:
             assert found.report != "sound", (name, at)
         kept.append(len(found.opened.records | found.salvaged.records) / COUNT)

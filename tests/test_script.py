@@ -95,7 +95,7 @@ def test_a_job_that_is_ended_by_its_scheduler_leaves_its_records(folder: Path) -
         while process.stdout.readline() not in ("trained\n", ""):
             pass
         process.terminate()
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(300) == -signal.SIGTERM
     with Recording.open(folder / "train.pertdbg") as recording:
         assert len(recording) == 4
 
@@ -270,7 +270,7 @@ def test_a_script_steps_and_ends_in_a_live_session(folder: Path) -> None:
                 break
         await session.close()
 
-    asyncio.run(asyncio.wait_for(run(), 100))
+    asyncio.run(asyncio.wait_for(run(), 300))
     assert seen == [(1, 1), (2, 2), (3, 3), (4, 4), "exit status 1: ValueError: the end"]
 
 
@@ -292,7 +292,7 @@ def test_a_script_that_ends_with_2_is_not_taken_for_one_that_could_not_start(
             await session.close()
         raise AssertionError("the session closed")
 
-    ended = asyncio.run(asyncio.wait_for(run(), 100))
+    ended = asyncio.run(asyncio.wait_for(run(), 300))
     assert ended == Ended(2, None, "exit status 2: x")
 
 
@@ -314,7 +314,7 @@ def test_ctrl_c_while_stopped_raises_in_the_script_without_frames_of_ours(folder
             await session.close()
         raise AssertionError("the session closed")
 
-    ended, shown = asyncio.run(asyncio.wait_for(run(), 100))
+    ended, shown = asyncio.run(asyncio.wait_for(run(), 300))
     assert ended.status == 9
     assert shown.rstrip().endswith("KeyboardInterrupt")
     assert "pertdbg" not in shown or sys.version_info < (3, 11)
@@ -349,7 +349,7 @@ def test_a_script_can_come_through_a_named_pipe(folder: Path) -> None:
         fifo.write_text("import sys\nprint(sys.argv[1:])\n")
         assert process.stdout is not None
         assert process.stdout.read() == "['a']\n"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         assert process.returncode == 0

@@ -31,7 +31,7 @@ def play(what: str | Path, act: Play, steps: int | None = None) -> LiveSession:
         assert isinstance(session, LiveSession)
         await session.start()
         try:
-            await asyncio.wait_for(act(session), 60)
+            await asyncio.wait_for(act(session), 300)
         finally:
             await session.close()
         return session
@@ -267,7 +267,7 @@ def test_killing_the_app_lets_the_target_go_on_to_its_own_end(tmp_path: Path, wh
     assert host.stdout.readline() == "stopped\n"
     host.kill()
     host.communicate()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while alive(int(pid)):
         assert time.monotonic() < deadline, "the target hangs"
         time.sleep(0.02)

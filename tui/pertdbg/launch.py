@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -176,6 +177,7 @@ def record_scenario(
         config = at_point(reach.control, config, wait=reach.wait)
     progress = _Progress() if sys.stderr.isatty() else None
     status = run(config, progress)
+    gc.freeze()  # the interpreter's end need not look through all of torch for cycles
     if progress is not None:
         progress.clear()
     if target.exists():

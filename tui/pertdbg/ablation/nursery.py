@@ -198,10 +198,12 @@ def main() -> None:
     torch.set_num_threads(1)
     if sys.argv[1] == "--one":
         _one(Path(sys.argv[2]))
-        return
-    os.dup2(2, 1)  # what a module prints while it is imported is no reply
-    target = Target.from_json(json.loads(sys.argv[1]))
-    Nursery(target, int(sys.argv[2]), int(sys.argv[3])).serve()
+    else:
+        os.dup2(2, 1)  # what a module prints while it is imported is no reply
+        target = Target.from_json(json.loads(sys.argv[1]))
+        Nursery(target, int(sys.argv[2]), int(sys.argv[3])).serve()
+    sys.stdout.flush()
+    os._exit(0)  # to take all of torch down takes nearly as long as its import
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,9 +47,12 @@ def run(config: Config, progress: Progress | None = None) -> int:
 
 def _perform(config: Config, observed: Run) -> None:
     observed.loading("importing torch")
+    gc.disable()  # nothing that an import makes is garbage, and to look for it takes time
     import torch
 
     from pertdbg.scenario.run import prepare
+
+    gc.enable()
 
     observed.ready(torch.__version__)
     observed.flow.install()
