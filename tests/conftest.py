@@ -53,7 +53,6 @@ SHARES = {
 """By the beginning of a file's name: of the cases of each of its tests, one in so many runs without
 `--whole`. Which ones is drawn from the test's name, so that it is the same in every run."""
 
-
 LONGEST = (
     *("style", "ablation_runs", "fidelity", "script", "ablation_facts", "terminal", "ranks_live"),
     *("postmortem", "attach", "findings_loops", "check_command", "app_inside_live", "session"),
@@ -103,7 +102,6 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         mock.patch.object(tempfile, "tempdir", folder),
     ):
         Path(folder).chmod(0o755)  # as the temporary folder: some tests are another user's
-        Path(folder).chmod(0o755)  # as the usual one: other users go through it
         yield Path(folder)
 
 

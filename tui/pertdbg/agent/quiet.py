@@ -133,8 +133,12 @@ class Ungraded:
 
     def __enter__(self) -> None:
         self._backward, self._forward = torch.is_grad_enabled(), C._is_fwd_grad_enabled()
-        C._set_grad_enabled(False)
-        C._set_fwd_grad_enabled(False)
+        try:
+            C._set_grad_enabled(False)
+            C._set_fwd_grad_enabled(False)
+        except BaseException:  # Ctrl-C in between: `with` leaves only what was entered
+            self.__exit__()
+            raise
 
     def __exit__(self, *error: object) -> None:
         C._set_fwd_grad_enabled(self._forward)
