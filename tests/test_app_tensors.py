@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from _app import LARGE, MIDDLE, SIZES, SMALL, after, calls, check_lines, play, record_to, shown
 from _records import healthy
+from _wait import seen
 from pertdbg.app import PertdbgApp
 from pertdbg.app.panels.values import values
 from pertdbg.recording.reader import Recording
@@ -146,5 +147,10 @@ def test_a_damaged_tensor_is_named(tmp_path: Path, stored: Path) -> None:
     path.write_bytes(stored.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE tensor_part SET data = zeroblob(length(data))")
-    assert "is damaged" in after(path, "n", "v", size=MIDDLE)
-    assert "is damaged" in after(path, "n", "t", size=MIDDLE).replace("│", " ")
+
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        for keys in (("n", "v"), ("escape", "t")):
+            await pilot.press(*keys)
+            await seen(pilot, lambda: "is damaged" in shown(app), lambda: shown(app))
+
+    play(path, act, MIDDLE)

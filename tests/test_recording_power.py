@@ -11,6 +11,7 @@ import pytest
 
 import _records
 from pertdbg.recording import create
+from pertdbg.recording.flusher import Flusher
 from pertdbg.recording.reader import Recording
 from pertdbg.recording.writer import Recorder, RecordingFailed
 
@@ -50,6 +51,33 @@ def test_records_are_flushed_in_groups_and_at_the_end(
     assert [file.name for file in tmp_path.iterdir()] == ["a.pertdbg"]
     with Recording.open(tmp_path / "a.pertdbg") as recording:
         assert len(list(recording)) == 501
+
+
+def test_what_is_written_during_the_last_flush_is_flushed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, sizes = threading.Event(), threading.Event(), list[int]()
+
+    def flush(file: int) -> None:
+        sizes.append(os.fstat(file).st_size)
+        begun.set()
+        assert go_on.wait(60)
+
+    monkeypatch.setattr("pertdbg.recording.flusher._flush", flush)
+    journal = tmp_path / "journal"
+    journal.write_bytes(b"one")
+    flusher = Flusher(journal, window=0)
+    flusher.written()
+    assert begun.wait(60)
+    journal.write_bytes(b"one and two")
+    flusher.written()
+    closing = threading.Thread(target=flusher.close)
+    closing.start()
+    assert flusher._end.wait(60)
+    go_on.set()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert sizes[-1] == len(b"one and two")
 
 
 def write_on(recorder: Recorder) -> None:

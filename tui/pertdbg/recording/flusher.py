@@ -64,9 +64,11 @@ class Flusher:
 
     def _run(self) -> None:
         assert self._file is not None  # noqa: S101 - `_begin` opened it
-        while not self._end.is_set():
-            self._dirty.wait()
-            self._end.wait(self._window)
+        last = False
+        while not last:
+            if not self._end.is_set():
+                self._dirty.wait()
+            last = self._end.wait(self._window)  # what came before the end is flushed after it
             self._dirty.clear()
             try:
                 _flush(self._file)

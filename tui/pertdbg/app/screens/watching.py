@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.widgets import Input
 from textual.widgets.option_list import Option
 
 from pertdbg.app.keys import WATCHES_BINDINGS
@@ -74,7 +75,9 @@ class Watching(Typed[str]):
 
     def picked(self, ident: str) -> None:
         """Take an expression up again, to be changed."""
-        self.query_one("Input").value = self._watches.texts[int(ident)]  # type: ignore[attr-defined]
+        line = self.query_one(Input)
+        line.value = self._watches.texts[int(ident)]
+        line.focus()
 
     def action_remove(self) -> None:
         """Watch the one that is chosen no more."""
