@@ -11,6 +11,7 @@ Node = ast.AST
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Loop = ast.For | ast.While
 
+_LISTS = (ast.List, ast.Tuple)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _SHAPE_ONLY = frozenset({"shape", "size", "device", "dtype", "ndim", "dim", "numel", "new_zeros"})
 _NO_WRITE = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "zero_grad_"})
@@ -101,7 +102,6 @@ _NO_HELPERS = frozenset(
 _OF_FUNCTIONS = frozenset({"grad", "grad_and_value", "value_and_grad", "jacrev"})
 _OF_ARGUMENTS = frozenset({"jacobian", "vjp"})
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_LISTS = (ast.List, ast.Tuple)
 
 
 def is_helper(name: str) -> bool:
@@ -123,7 +123,7 @@ def differentiated(call: ast.Call, gradient_calls: frozenset[str]) -> list[ast.e
         arguments = every
     found: list[ast.expr] = []
     for argument in arguments:
-        found += argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument]
+        found += argument.elts if isinstance(argument, _LISTS) else [argument]
     return found
 
 
@@ -150,6 +150,30 @@ def optimized(nodes: Iterable[Node]) -> dict[str, list[ast.expr]]:
     return found
 
 
+def taken_of(
+    nodes: Iterable[Node], gradient_calls: frozenset[str]
+) -> Iterator[tuple[ast.expr, ast.Attribute | ast.Call]]:
+    """Give what gradients are taken of, each with the place.
+
+    That is the owner of a `.grad` that is no function, what a call differentiates with respect to,
+    and what an optimizer was made for, at its `step`.
+    """
+    nodes = list(nodes)
+    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    made_for = optimized(nodes)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and id(node) not in functions:
+            yield node.value, node
+        elif isinstance(node, ast.Call):
+            stepped = made_for.get(stepper(node), []) if called(node) == "step" else []
+            yield from ((part, node) for part in (*differentiated(node, gradient_calls), *stepped))
+
+
+def without_data(node: ast.expr) -> ast.expr:
+    """Give ``x`` of ``x.data``, and anything else as it is."""
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "data" else node
+
+
 def targets(node: Node) -> list[ast.expr]:
     """Give what a statement assigns to, tuples taken apart."""
     if isinstance(node, ast.Assign):
@@ -161,7 +185,7 @@ def targets(node: Node) -> list[ast.expr]:
     found: list[ast.expr] = []
     while waiting:
         target = waiting.pop()
-        if isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(target, _LISTS):
             waiting.extend(target.elts)
         else:
             found.append(target.value if isinstance(target, ast.Starred) else target)

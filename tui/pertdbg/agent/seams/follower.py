@@ -5,7 +5,15 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from pertdbg.agent.seams.calls import Call, Calls, Counted, Numbers, Scene, caller_of
+from pertdbg.agent.seams.calls import (
+    Call,
+    Calls,
+    Counted,
+    Numbers,
+    Outcome,
+    Scene,
+    caller_of,
+)
 from pertdbg.agent.seams.gradients import Backward
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.scenes import Scope, form_of, numbers_of
@@ -60,6 +68,18 @@ class Follower:
         if self.lines is not None:
             self.lines.begin(call.entry)
         return call
+
+    def _end(
+        self,
+        frame: types.FrameType,
+        call: Call,
+        scene: Scene,
+        line: int | None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Record a call that stands for a line, and how it ended."""
+        raised = None if error is None else frame.f_lineno
+        self._calls.finish(call, scene, Outcome(None, error, raised, line), names_in(frame))
 
     def _known(self) -> Counted:
         """Give what is counted of the plan; from the first time on it is in the recording."""

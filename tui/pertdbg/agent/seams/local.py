@@ -6,8 +6,8 @@ import types
 import weakref
 from typing import Any
 
-from pertdbg.agent.seams.calls import Call, Calls, Numbers, Outcome, Scene
-from pertdbg.agent.seams.follower import Follower, names_in
+from pertdbg.agent.seams.calls import Call, Calls, Numbers, Scene
+from pertdbg.agent.seams.follower import Follower
 from pertdbg.agent.seams.gradients import Backward, own_gradient
 from pertdbg.agent.seams.places import is_outside
 from pertdbg.agent.seams.plans import Findings, Plan
@@ -135,9 +135,7 @@ class Tracker(Follower):
             return
         self._made = True
         scene, numbers = self._seen(scope)
-        raised = None if error is None else frame.f_lineno
-        call = self._begin(frame, Scene(), numbers)
-        self._calls.finish(call, scene, Outcome(None, error, raised, line), names_in(frame))
+        self._end(frame, self._begin(frame, Scene(), numbers), scene, line, error)
 
     def _ensure_made(self, frame: types.FrameType) -> None:
         """Count a delta that no line here made: an argument, or one that lives outside."""
@@ -162,8 +160,7 @@ class Tracker(Follower):
         line = frame.f_lineno if call is None else self._line
         if call is None:
             call = self._begin(frame, scene, numbers)
-        raised = None if error is None else frame.f_lineno
-        self._calls.finish(call, scene, Outcome(None, error, raised, line), names_in(frame))
+        self._end(frame, call, scene, line, error)
 
     def _leave_loop(self, frame: types.FrameType, error: BaseException | None = None) -> None:
         idle = self._call is None and not self._wrote and error is None

@@ -16,15 +16,15 @@ from pertdbg.agent.seams.flow import (
     Loop,
     Write,
     called,
-    differentiated,
     gives,
     is_helper,
     optimized,
     own_nodes,
     spread,
-    stepper,
+    taken_of,
     targets,
     used_names,
+    without_data,
     writes,
 )
 from pertdbg.agent.seams.guesses import Guesses, guess, is_copy, summands
@@ -133,20 +133,13 @@ def _gradients(
     nodes: list[ast.AST], gradient_calls: frozenset[str]
 ) -> Iterator[tuple[str, ast.AST]]:
     """Give the locals that a gradient is taken of, with the place."""
-    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    made_for = optimized(nodes)
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and id(node) not in functions:
-            owner = node.value
-            if isinstance(owner, ast.Attribute) and owner.attr == "data":
-                owner = owner.value
-            if isinstance(owner, ast.Name) and isinstance(node.ctx, ast.Load):
-                yield owner.id, node
-        elif isinstance(node, ast.Call):
-            of = differentiated(node, gradient_calls)
-            if called(node) == "step":
-                of = [*of, *made_for.get(stepper(node), [])]
-            yield from ((name, node) for part in of for name in sorted(summands(part)))
+    for of, use in taken_of(nodes, gradient_calls):
+        if isinstance(use, ast.Call):
+            yield from ((name, use) for name in sorted(summands(of)))
+        else:
+            owner = without_data(of)
+            if isinstance(owner, ast.Name) and isinstance(use.ctx, ast.Load):
+                yield owner.id, use
 
 
 def _loop(
@@ -210,11 +203,7 @@ def _once(
         gradient_calls,
         making,
         moving,
-        head=(0, 0),
         body_lines=(min([first, *(w.line for w in making)]), last),
-        endless=False,
-        by_gradient=True,
-        first=0,
     )
 
 
@@ -240,20 +229,7 @@ def _rebound(
     giving = _giving(nodes, gradient_calls)
     derived, gradient = spread(nodes, {name}), _gradient_names(nodes, name, gradient_calls)
     making = [w for w in writes(nodes, name, frozenset()) if w.last_line < min(giving, default=0)]
-    made = _made(
-        body,
-        nodes,
-        name,
-        derived,
-        gradient_calls,
-        making,
-        [],
-        head=(0, 0),
-        body_lines=(0, 0),
-        endless=False,
-        by_gradient=True,
-        first=0,
-    )
+    made = _made(body, nodes, name, derived, gradient_calls, making, [], body_lines=(0, 0))
     uses = {id(use) for of, use in _gradients(nodes, gradient_calls) if of == name}
     found = rebound(nodes, name, gradient, uses, giving, is_delta=made.guesses.is_delta)
     if found is None:
@@ -271,12 +247,13 @@ def _made(
     creating: list[Write],
     moving: list[Write],
     *,
-    head: tuple[int, int],
     body_lines: tuple[int, int],
-    endless: bool,
-    by_gradient: bool,
-    first: int,
+    head: tuple[int, int] = (0, 0),
+    first: int = 0,
+    endless: bool = False,
+    by_gradient: bool = True,
 ) -> GradientLoop:
+    """Say what was found; without a header it is no loop, and only its gradient tells the step."""
     parameters = _parameters(body)
     gradient = _gradient_names(inside, name, gradient_calls)
     return GradientLoop(

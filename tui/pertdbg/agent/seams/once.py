@@ -7,8 +7,8 @@ from typing import Any
 
 from pertdbg.agent.base import shape_of
 from pertdbg.agent.probe import Roles
-from pertdbg.agent.seams.calls import Call, Calls, Numbers, Outcome, Scene
-from pertdbg.agent.seams.follower import Follower, names_in
+from pertdbg.agent.seams.calls import Call, Calls, Scene
+from pertdbg.agent.seams.follower import Follower
 from pertdbg.agent.seams.gradients import Backward
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.rebinds import RETURNED, Rebound
@@ -61,8 +61,9 @@ class OneStep(Follower):
         self._give_up()
         numbers = self._numbers(scope)
         if self._rebound.is_delta:
-            self._create(frame, self._delta(subject, scope), numbers)
             scene = self._delta(subject, scope)
+            made = self._begin(frame, Scene(), numbers)  # it is there before its step
+            self._end(frame, made, scene, line)
         else:
             scene = Scene(Roles(None, subject, None))
         self._subject, self._line = subject, line
@@ -74,11 +75,6 @@ class OneStep(Follower):
         """The function returns, or an exception leaves it."""
         if self._call is not None:
             self._finish(frame, value, error)
-
-    def _create(self, frame: types.FrameType, scene: Scene, numbers: Numbers) -> None:
-        """Count a delta that is there before its step."""
-        call = self._begin(frame, Scene(), numbers)
-        self._calls.finish(call, scene, Outcome(first_line=frame.f_lineno), names_in(frame))
 
     def _delta(self, delta: Any, scope: Scope) -> Scene:
         return Scene(Roles(delta, first_tensor(self._plan.loop.guesses.added_to, scope, delta)))
@@ -100,9 +96,7 @@ class OneStep(Follower):
             scene = self._delta(moved, scope)
         elif error is None:
             scene = image_scene(moved, subject, call.numbers.bound)
-        raised = None if error is None else frame.f_lineno
-        outcome = Outcome(None, error, raised, self._line)
-        self._calls.finish(call, scene, outcome, names_in(frame))
+        self._end(frame, call, scene, self._line, error)
 
     def _give_up(self) -> None:
         """Let go of a gradient that nothing came of."""

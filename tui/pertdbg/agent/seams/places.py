@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterator
 from typing import TypeVar
 
-from pertdbg.agent.seams.flow import called, differentiated, is_place, optimized, own_nodes, stepper
+from pertdbg.agent.seams.flow import is_place, own_nodes, taken_of, without_data
 
 B = TypeVar("B", bound=ast.AST)
 
@@ -55,20 +55,10 @@ def is_outside(place: str, code: types.CodeType) -> bool:
 
 def _places(nodes: list[ast.AST], gradient_calls: frozenset[str]) -> Iterator[str]:
     """Give the places whose `.grad` is read, and those that a call or an optimizer is given."""
-    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    asked: list[ast.expr] = []
-    made_for = optimized(nodes)
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and id(node) not in functions:
-            asked.append(node.value)
-        elif isinstance(node, ast.Call):
-            asked += differentiated(node, gradient_calls)
-            asked += made_for.get(stepper(node), []) if called(node) == "step" else []
-    for node in asked:
-        if isinstance(node, ast.Attribute) and node.attr == "data":
-            node = node.value
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and is_place(node):
-            yield ast.unparse(node)
+    for of, _ in taken_of(nodes, gradient_calls):
+        place = without_data(of)
+        if isinstance(place, (ast.Attribute, ast.Subscript)) and is_place(place):
+            yield ast.unparse(place)
 
 
 class _Naming(ast.NodeTransformer):
