@@ -95,8 +95,8 @@ def _largest_norm(values: Values, of: BoundOf | None) -> torch.Tensor:
     """Give the largest L2 norm of a sample, or that of all of delta; it stays on its device."""
     rows = values.shape[0] if of == "sample" and len(values.shape) > 1 else 1
     wide = torch.complex128 if values.is_complex() else torch.float64
-    flat = values.tensor.detach().reshape(rows, -1).to(wide)
-    return torch.amax(torch.linalg.vector_norm(flat, dim=1))
+    flat = values.tensor.detach().reshape(rows, -1)
+    return torch.amax(torch.linalg.vector_norm(flat, dim=1, dtype=wide))
 
 
 @functools.lru_cache(maxsize=64)

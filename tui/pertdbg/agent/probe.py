@@ -21,6 +21,7 @@ from pertdbg.agent.tensors import Sight, is_tensor, see
 from pertdbg.agent.values import Pool, Values, copy_of
 from pertdbg.record import (
     BoundKind,
+    BoundOf,
     DeltaFacts,
     EffectFacts,
     GradientFacts,
@@ -105,6 +106,8 @@ class Probe:
         *,
         bound: float | None = None,
         bound_kind: BoundKind | None = None,
+        bound_norm: float | None = None,
+        bound_of: BoundOf | None = None,
         backwards: int | None = None,
         input_replaced: bool = False,
     ) -> Entry:
@@ -114,11 +117,14 @@ class Probe:
             roles: What stands in the roles now.
             bound: The limit that the code declares for delta.
             bound_kind: When that limit holds.
+            bound_norm: The limit that the code declares for an L2 norm of delta.
+            bound_of: Whether that is the norm of each sample, or of the whole.
             backwards: Backward passes started since the previous update; None if not counted.
             input_replaced: The input is not the one that the perturbed input was made from, so
                 that comparing the perturbed inputs of entry and exit means nothing.
         """
-        entry = Entry(roles, delta=DeltaReading(bound, bound_kind), input_replaced=input_replaced)
+        delta = DeltaReading(bound, bound_kind, bound_norm, bound_of)
+        entry = Entry(roles, delta=delta, input_replaced=input_replaced)
         with Quiet():
             self._see(roles, "before", entry.sights, entry.notes)
             with entry.notes.attempting("gradient"):

@@ -170,9 +170,10 @@ def _reached(record: CallRecord) -> Row:
     reach = record.backward_reaches
     between = None if record.between is None else between_row(record.between)
     delta = record.delta
-    norms = (delta.bound_norm, delta.bound_of, delta.norm_max)
-    more = (between, norms) if delta.bound_norm is not None else (between,)
-    return (reach.perturbed_input, reach.complete, *(more if more != (None,) else ()))
+    row: Row = (reach.perturbed_input, reach.complete)
+    if delta.bound_norm is not None:
+        return (*row, between, (delta.bound_norm, delta.bound_of, delta.norm_max))
+    return row if between is None else (*row, between)
 
 
 def _addresses(storages: dict[str, StorageFacts]) -> bytes | None:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pertdbg.agent.adapter import Adapter, Missing, stored
-from pertdbg.agent.base import dtype_of, grad_fn_of, is_cpu, numel, requires_grad
+from pertdbg.agent.base import dtype_of, grad_fn_of, numel, requires_grad
 from pertdbg.agent.between.events import Fed, Pass, Ref, Watched
 from pertdbg.agent.between.graphs import reach
-from pertdbg.agent.between.samples import Sample, address, is_parameter, sample, version
+from pertdbg.agent.between.samples import Sample, address, at_hand, is_parameter, sample, version
 from pertdbg.agent.between.telling import Told, weak, words
 from pertdbg.agent.names import _tensors, _within
 from pertdbg.agent.quiet import Quiet, Ungraded
 from pertdbg.agent.seams.tracing import read_locals
-from pertdbg.agent.tensors import is_tensor, layout_reason, name_of, wrapping
+from pertdbg.agent.tensors import is_tensor, name_of
 
 if TYPE_CHECKING:
     from pertdbg.agent.between.flow import Flow
@@ -276,9 +276,9 @@ def _is_other(known: Sample | None, now: Sample | None, *, loosely: bool) -> boo
 
 def _is_finite(output: Any) -> bool | None:
     """Say whether a tensor is finite; None where it is large, or that would wait for a device."""
-    if not is_tensor(output) or not is_cpu(output) or layout_reason(output) or wrapping(output):
+    if not at_hand(output) or numel(output) > _COPIED:
         return None
-    return bool(torch.isfinite(output).all()) if numel(output) <= _COPIED else None
+    return bool(torch.isfinite(output).all())
 
 
 def _output(value: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from pertdbg.agent.base import is_cpu, shape_of
-from pertdbg.agent.tensors import is_tensor, layout_reason, wrapping
+from pertdbg.agent.base import shape_of
+from pertdbg.agent.between.samples import at_hand
 
 _SHAPES = 16
 """Shapes of batches that are remembered."""
@@ -22,7 +22,7 @@ class Padding:
     def seen(self, embedding: Any, ids: Any, at: int) -> None:
         """An embedding is given ids, at a place in the journal."""
         index = getattr(embedding, "__dict__", {}).get("padding_idx")
-        if type(index) is not int or not is_cpu(ids) or layout_reason(ids) or wrapping(ids):
+        if type(index) is not int or not at_hand(ids):
             return
         shape = tuple(shape_of(ids))
         mask = torch.eq(ids, index)
@@ -38,7 +38,7 @@ class Padding:
             delta: The tensor.
             since: Place in the journal from which on the batch must have been seen.
         """
-        if not is_tensor(delta) or not is_cpu(delta) or layout_reason(delta) or wrapping(delta):
+        if not at_hand(delta):
             return None
         at, mask = self._masks.get(tuple(shape_of(delta))[:-1], (0, None))
         if mask is None or at < since:

@@ -44,10 +44,17 @@ class Sample:
 
 def sample(tensor: Any) -> Sample | None:
     """Copy some values of a tensor; None where that would wait for a device, or can't be."""
-    if not is_tensor(tensor) or not is_cpu(tensor) or layout_reason(tensor) or wrapping(tensor):
+    if not at_hand(tensor):
         return None
     count = numel(tensor)
     return Sample(tuple(shape_of(tensor)), torch.take(tensor, _places(count)))
+
+
+def at_hand(tensor: Any) -> bool:
+    """Say whether something is a tensor whose values can be read without waiting for a device."""
+    if not is_tensor(tensor) or not is_cpu(tensor) or layout_reason(tensor):
+        return False
+    return wrapping(tensor) is None
 
 
 def is_parameter(tensor: Any) -> bool:

@@ -180,10 +180,11 @@ class Calls:
             roles,
             bound=numbers.bound,
             bound_kind=None if numbers.bound is None else numbers.bound_kind,
+            bound_norm=numbers.bound_norm,
+            bound_of=numbers.bound_of,
             backwards=since,
             input_replaced=counted.input is not None and counted.input() is not roles.input,
         )
-        entry.delta.bound_norm, entry.delta.bound_of = numbers.bound_norm, numbers.bound_of
         had_delta = roles.delta is not None
         unknown = scene.unknown + numbers.unknown
         call = Call(counted, caller, numbers, had_delta, since, entry, unknown, scene.image)
