@@ -1,4 +1,4 @@
-"""What a stopped target answers to a question, as the host gets it."""
+"""What a stopped target answers, as the host gets it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,21 @@ class Answer:
             float(seconds) if isinstance(seconds, (int, float)) else None,
             details,
         )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a stopped target has stored of its tensors."""
+
+    roles: tuple[str, ...] = ()
+    """Of those that are in the recording now, of the call where it is stopped."""
+    why: str = ""
+    """Why others are not."""
+
+    @classmethod
+    def of(cls, frame: Frame) -> Stored:
+        """Read a notice of the target's."""
+        return cls(_texts(frame.get("roles")), str(frame.get("why", "")))
 
 
 def _texts(found: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pertdbg.agent.config import Config
 from pertdbg.agent.group import KEY
-from pertdbg.answer import Answer
+from pertdbg.answer import Answer, Stored
 from pertdbg.attach import AttachSession
 from pertdbg.controlpoint import Point, claim, free_name, holds, runs_on
 from pertdbg.errors import PertdbgError
@@ -126,6 +126,11 @@ class LiveRanks(RankSession):
     async def complete(self, text: str) -> list[str]:
         """Give what may stand at the end of a question to the rank that is looked at."""
         return [] if self._shown is None else await self._shown.complete(text)
+
+    async def store(self, *, answer: bool = False) -> Stored:
+        """Let the rank that is looked at store its tensors in its recording."""
+        store = super().store if self._shown is None else self._shown.store
+        return await store(answer=answer)
 
     def look(self, what: frozenset[str]) -> None:
         """Say which pictures are looked at."""

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 from pertdbg.agent.config import Config
 from pertdbg.agent.notice import NOTHING
-from pertdbg.answer import Answer
+from pertdbg.answer import Answer, Stored
 from pertdbg.errors import PertdbgError
 from pertdbg.recording.copy import copy_recording
 from pertdbg.recording.reader import Recording
-from pertdbg.wire import BadFrame, Frame, Unpacker, pack
+from pertdbg.wire import ANSWERS, BadFrame, Frame, Unpacker, pack
 
 if TYPE_CHECKING:
     from pertdbg.ablation.variant import Target
@@ -225,6 +225,15 @@ class Session:
         del text
         return []
 
+    async def store(self, *, answer: bool = False) -> Stored:
+        """Let the stopped target store its tensors in the recording, so that they can be seen.
+
+        Args:
+            answer: Not those of the call, or of the line, but the one that `ask` gave last.
+        """
+        del answer
+        return Stored(why="there is no target that could store it: this is a recording")
+
     def interrupt(self) -> None:
         """Send SIGINT to the target and its children, as Ctrl-C in its terminal would."""
 
@@ -317,9 +326,13 @@ class SteeredSession(Session):
         names = (await self._question({"do": "complete", "text": text})).get("names")
         return list(map(str, names)) if isinstance(names, list) else []
 
+    async def store(self, *, answer: bool = False) -> Stored:
+        """Let the stopped target store its tensors in the recording, so that they can be seen."""
+        return Stored.of(await self._question({"do": "store", "answer": answer}))
+
     async def _question(self, command: Frame) -> Frame:
         if self.state is not State.STOPPED or self._writer is None:
-            return {"why": "the target is not stopped; stop it to ask"}
+            return {"why": "the target is not stopped; stop it first"}
         self._asked += 1
         number = self._asked
         self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -382,7 +395,7 @@ class SteeredSession(Session):
             line = frame.get("line")
             at = line if isinstance(line, int) else None
             self._events.put_nowait(Stopped(int(frame.get("id", 0)), at, because))
-        elif now in ("answer", "completion"):
+        elif now in ANSWERS.values():
             self._answered(frame)
         elif now == "running":
             self.state = State.RUNNING

@@ -16,6 +16,9 @@ _LENGTH = struct.Struct(">I")
 
 Frame = dict[str, Any]
 
+ANSWERS = {"ask": "answer", "complete": "completion", "store": "stored"}
+"""Commands that a stopped target answers, and what its notice is called."""
+
 
 class BadFrame(Exception):
     """What came is not a frame of ours: too long, no JSON, or no object."""

@@ -17,10 +17,11 @@ from torch import overrides
 
 from pertdbg.agent.adapter import Missing, stored
 from pertdbg.agent.effects import Snapshot
-from pertdbg.agent.paused import Paused
+from pertdbg.agent.paused import Paused, Shown
 from pertdbg.agent.question import Question, read
 from pertdbg.agent.quiet import Ungraded
 from pertdbg.agent.summary import Summary, summary
+from pertdbg.agent.tensors import is_tensor
 from pertdbg.agent.timelimit import TimeUp, limited
 from pertdbg.wire import Frame
 
@@ -31,6 +32,7 @@ NAMES = 200
 """Most names that a completion gives."""
 
 _MESSAGE = 1000
+_NAME = 200
 _END = re.compile(r"[A-Za-z_][\w.]*$")
 
 
@@ -53,18 +55,23 @@ def _answer(paused: Paused, text: str, confirmed: bool) -> Frame:
     names = paused.names()
     before = Snapshot.take(names)
     began = time.monotonic()
-    found = _run(question, names, paused)
+    found = _run(question, names, paused, text)
     found["seconds"] = time.monotonic() - began
     found["changed"] = before.changes(names)
     return found
 
 
-def _run(question: Question, names: dict[str, Any], paused: Paused) -> Frame:
+def _run(question: Question, names: dict[str, Any], paused: Paused, text: str) -> Frame:
     space = dict(names)
+    paused.answered = None
 
     def work() -> Summary:
         value = eval(question.code, space)  # noqa: S307 - it is what the person asks for
-        return summary(value) if question.is_expression else {"type": "", "text": "done"}
+        if not question.is_expression:
+            return {"type": "", "text": "done"}
+        if is_tensor(value):
+            paused.answered = Shown(_name(text), value)
+        return summary(value)
 
     try:
         with _unseen(), Ungraded():
@@ -80,6 +87,12 @@ def _run(question: Question, names: dict[str, Any], paused: Paused) -> Frame:
     if bound:
         found["bound"] = sorted(bound)
     return found
+
+
+def _name(text: str) -> str:
+    """Name an answer by its question."""
+    name = " ".join(text.split())
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 @contextlib.contextmanager

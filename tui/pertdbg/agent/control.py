@@ -18,7 +18,7 @@ from typing import Any
 
 from pertdbg.agent.notice import say
 from pertdbg.process import lives
-from pertdbg.wire import BadFrame, Frame, Unpacker, pack
+from pertdbg.wire import ANSWERS, BadFrame, Frame, Unpacker, pack
 
 SOCKET = "control.sock"
 """Name of the socket in the session's private folder."""
@@ -232,7 +232,7 @@ class Control:
             why_not = self.stop_when(frame.get("conditions"))
             if why_not:
                 self._send({"now": "refused", "do": "break", "why": why_not})
-        elif command in ("ask", "complete"):
+        elif command in ANSWERS:
             self._answer(frame)
         elif command == "look":
             self.looking = frozenset(str(what) for what in frame.get("what", ()))
@@ -241,7 +241,7 @@ class Control:
         if self._answers is not None:
             self._send(self._answers(frame))
         else:
-            now = "answer" if frame.get("do") == "ask" else "completion"
+            now = ANSWERS[frame["do"]]
             self._send({"now": now, "number": frame.get("number"), "why": "it is not stopped"})
 
     def _accept(self) -> bool:

@@ -8,10 +8,11 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pertdbg.wire import Frame
+from pertdbg.wire import ANSWERS, Frame
 
 _OURS = str(Path(__file__).parent)
 
@@ -20,6 +21,19 @@ _CALLED = (os.sep + "watch.py", os.sep + "module.py")
 
 Asking = Callable[[], AbstractContextManager[None]]
 """What runs inside is no part of the run."""
+
+Store = Callable[["Paused", Frame], Frame]
+"""Stores tensors that are there in the recording, and gives the notice of it."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """A tensor whose values a person may want to see."""
+
+    name: str
+    tensor: Any
+    role: str = ""
+    """Under which it is stored, once it is."""
 
 
 class Paused:
@@ -30,6 +44,8 @@ class Paused:
         roles: Mapping[str, Any],
         owner: Callable[[], Any] | None = None,
         frame: types.FrameType | None = None,
+        tensors: Callable[[], Mapping[str, Any]] | None = None,
+        calls_us: bool = False,
     ) -> None:
         """Take note of what is there; nothing is looked up before somebody asks.
 
@@ -37,26 +53,51 @@ class Paused:
             roles: Tensors by the names of their roles, beside the frame's own names.
             owner: Gives what `self` means, where the frame has no own.
             frame: The frame; the nearest one of the target's own code, if not given.
+            tensors: Gives those to see the values of; they are the roles', if not given.
+            calls_us: The frame has called a function of ours; no trace function runs.
         """
         self.roles, self._owner, self._frame = roles, owner, frame
+        self._tensors, self._calls_us = tensors, calls_us
+        self.place = ""
+        """Which moment of the call it is, in words; nothing for its end."""
         self.own: dict[str, Any] = {}
         """Names that were bound by questions."""
+        self.answered: Shown | None = None
+        """The tensor that the last question gave."""
+        self._shown: list[Shown] = []
 
-    def answer(self, asking: Asking, frame: Frame) -> Frame:
-        """Answer a question, or complete a text; a failure is an answer too."""
+    def shown(self) -> list[Shown]:
+        """Give the tensors that are there: in the roles or, where there are none, in the locals."""
+        if not self._shown:
+            found = self.roles or self._local() if self._tensors is None else self._tensors()
+            self._shown = [Shown(n, tensor) for n, tensor in found.items() if tensor is not None]
+        return self._shown
+
+    def answer(self, asking: Asking, store: Store, frame: Frame) -> Frame:
+        """Answer a question, complete a text or store tensors; a failure is an answer too."""
         try:
+            if frame.get("do") == "store":
+                return store(self, frame)
             from pertdbg.agent import ask  # brings torch
 
             with asking():
                 return ask.answer(self, frame)
         except Exception as error:  # noqa: BLE001 - whatever fails in us must not fail the target
             why = f"pertdbg could not answer: {type(error).__name__}: {str(error)[:200]}"
-            now = "answer" if frame.get("do") == "ask" else "completion"
+            now = ANSWERS[str(frame.get("do"))]
             return {"now": now, "number": frame.get("number"), "why": why}
+
+    def _local(self) -> dict[str, Any]:
+        from pertdbg.agent.tensors import is_tensor  # brings torch
+
+        if self._frame is None:
+            return {}
+        found = _locals_of(self._frame, called_us=self._calls_us)
+        return {name: value for name, value in found.items() if is_tensor(value)}
 
     def names(self) -> dict[str, Any]:
         """Give what each name means: as the frame sees it, then the roles, then questions' own."""
-        frame, called_us = (self._frame, False) if self._frame is not None else _nearest()
+        frame, called_us = (self._frame, self._calls_us) if self._frame is not None else _nearest()
         found: dict[str, Any] = {}
         if frame is not None:
             local = _locals_of(frame, called_us=called_us)

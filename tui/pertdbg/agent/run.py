@@ -33,6 +33,7 @@ from pertdbg.recording.events import Inside
 from pertdbg.recording.raised import RAISED, to_text
 from pertdbg.recording.writer import Recorder, RecordingFailed
 from pertdbg.seat import give_up
+from pertdbg.wire import Frame
 
 if TYPE_CHECKING:
     from pertdbg.agent.adapter import Adapter
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pertdbg.agent.lines.lines import Lines
     from pertdbg.agent.tensorcopy import TensorCopy
     from pertdbg.agent.watch import Watch
+    from pertdbg.event import LineEvent
 
 PICTURES = frozenset({"histogram", "map"})
 """What can be asked for beside the scalars of a record."""
@@ -92,6 +94,8 @@ class Run:
             self._control.lost = functools.partial(self._stops.replace, config.stop_when)
         self._asking = 0
         """The thread that answers a question: what it calls is no part of the run."""
+        self._under_way: LineEvent | None = None
+        """The line, of the call under way, after which tensors were stored last."""
         self._seat = Path(config.control) if config.control and config.seat else None
         self._outputs = outputs(stdout=config.stdout, stderr=config.stderr)
         self.lock = threading.RLock()
@@ -205,6 +209,7 @@ class Run:
                 return
             self.calls = record.id
             try:
+                self._drop_foreign(inside)
                 if record.id == 1:
                     self._recorder.state(state="running", loading="")
                 self._copy_output(record.id)
@@ -222,7 +227,7 @@ class Run:
             return
         held, answers = functools.partial(self._held, record), None
         if paused is not None:
-            answers = functools.partial(paused.answer, self.asking)
+            answers = self._answers(record.id, paused)
         self._control.at_call(record.id, held, answers)
 
     def wants_lines(self) -> bool:
@@ -246,9 +251,45 @@ class Run:
             except RecordingFailed as error:
                 self.failed("writing the recording", error)
                 return
-            paused = Paused({}, frame=lines.frame)
-            answers = functools.partial(paused.answer, self.asking)
+            paused = Paused({}, frame=lines.frame, tensors=lines.tensors)
+            paused.place = f" after line {events[-1].line}"
+            answers = self._answers(number, paused, events[-1])
             lines.into = control.at_line(number, len(events) - 1, answers)
+
+    def _answers(
+        self, number: int, paused: Paused, event: LineEvent | None = None
+    ) -> Callable[[Frame], Frame]:
+        """Give what answers questions to the stopped target.
+
+        Args:
+            number: Id of the record where it is stopped.
+            paused: What is there.
+            event: The last line, where it is stopped inside the call.
+        """
+        store = functools.partial(self._store, number, event)
+        return functools.partial(paused.answer, self.asking, store)
+
+    def _store(self, number: int, event: LineEvent | None, paused: Paused, frame: Frame) -> Frame:
+        """Store tensors of the stopped target."""
+        from pertdbg.agent.storing import store  # brings torch
+
+        with self.lock:
+            if self._recorder is None:
+                raise PertdbgError("the recording has ended")
+            self._under_way = event or self._under_way
+            try:
+                return store(self._recorder, number, paused, frame, under_way=event is not None)
+            except RecordingFailed as error:
+                self.failed("writing the recording", error)
+                raise
+
+    def _drop_foreign(self, inside: tuple[Inside, Any] | None) -> None:
+        """Drop tensors that were stored inside a call, if another one comes to its end before."""
+        event, self._under_way = self._under_way, None
+        if event is not None and self._recorder is not None:
+            events = inside[0].events if inside is not None else ()
+            if not any(each is event for each in events):
+                self._recorder.drop_tensors(self.calls)
 
     def _went_back(self, roots: Any) -> None:
         """A backward pass is about to begin: see what it goes through, if that is wanted."""
@@ -340,9 +381,10 @@ class Run:
                 return
             file = Path(frame.f_code.co_filename).name
             where = f"pertdbg.stop() at {file}:{frame.f_lineno}"
-            paused = Paused({}, frame=frame)
+            paused = Paused({}, frame=frame, calls_us=True)
+            paused.place = f" at line {frame.f_lineno}"
             self._copy_output(self.calls + 1)
-            answers = functools.partial(paused.answer, self.asking)
+            answers = self._answers(self.calls, paused)
             self._control.at_call(self.calls, lambda: [where], answers)
 
     def _stand_up(self) -> None:

@@ -118,7 +118,7 @@ class Asker(Walker):
         session, head = self.session, self.store.end
         if session.state is State.STOPPED and (self.cursor, self.line) == head:
             who = f"the target, stopped at call #{count(self.cursor)}"
-            asked = Asked(who, session.ask, session.complete)
+            asked = Asked(who, session.ask, session.complete, self._open_answer)
         elif self.view.record is None:
             self.hint("there is no record here to ask")
             return
@@ -126,6 +126,16 @@ class Asker(Walker):
             who = f"the record of call #{count(self.cursor)}, in its fields' names"
             asked = Asked(who, self._ask_record, _complete)
         self.push_screen(AskTarget(asked, self._answers, self._history))
+
+    async def _open_answer(self) -> str:
+        """Show the values of the tensor that the last question gave; say why not, if that is so."""
+        from pertdbg.app.screens.values import Values
+
+        found = await self.session.store(answer=True)
+        tensors = [each for each in self.store.tensors(self.cursor) if each.role in found.roles]
+        if tensors:
+            self.push_screen(Values(tensors, 0))
+        return found.why
 
     async def _ask_record(self, text: str, confirmed: bool) -> Answer:
         """Evaluate in the safe language over the record: nothing runs."""

@@ -195,8 +195,8 @@ OTHERS = (
 """The rest."""
 
 TENSORS = (
-    Command("tensor", "t", "tensor", "Tensor", "Panel 5: next stored tensor of the call"),
-    Command("values", "v", "values", "Values", "Values of a stored tensor, full size"),
+    Command("tensor", "t", "tensor", "Tensor", "Panel 5: next tensor of the call"),
+    Command("values", "v", "values", "Values", "Values of a tensor of the call, full size"),
 )
 """Tensors that the recording holds."""
 
@@ -234,6 +234,7 @@ WATCHES = (
 ASKING = (
     Command("ask.earlier", "up", "earlier", "Earlier", "Ask: the question before"),
     Command("ask.later", "down", "later", "Later", "Ask: the question after"),
+    Command("ask.open", "ctrl+o", "open", "Open", "Ask: values of the tensor last answered"),
     Command("ask.close", "escape", "dismiss", "Close", "Ask: back to the panels"),
 )
 """Where one asks."""

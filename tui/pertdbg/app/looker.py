@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pertdbg.app.kept import why_not_stored
+from pertdbg.app.later import later
 from pertdbg.app.panels.map import HOW_TO_STORE
 from pertdbg.app.viewer import Viewer
 from pertdbg.errors import PertdbgError
 from pertdbg.ranks import RankSession, counterpart
 from pertdbg.recording.reader import Recording
+from pertdbg.recording.stored import StoredTensor
+from pertdbg.session import State
 
 if TYPE_CHECKING:
     from pertdbg.app.versus import Versus
+
+
+_SLOW = 0.3
+"""Seconds after which it is said that tensors are being stored."""
 
 
 class Looker(Viewer):
@@ -89,9 +97,38 @@ class Looker(Viewer):
 
     def action_tensor(self) -> None:
         """Show the next stored tensor of the call in the map's panel, and its own map at last."""
-        roles = [tensor.role for tensor in self.store.tensors(self.cursor)]
+        self._with_tensors(self._next_tensor)
+
+    def action_values(self) -> None:
+        """Show the values of the stored tensor that was chosen, or of the first one."""
+        self._with_tensors(self._values)
+
+    def _with_tensors(self, show: Callable[[Sequence[StoredTensor], str], None]) -> None:
+        """Show something of the call's tensors; a target that is stopped there stores them first.
+
+        Args:
+            show: Takes those that are stored, and why others are not.
+        """
+        if self.session.state is State.STOPPED and (self.cursor, self.line) == self.store.end:
+            self.run_worker(later(self._stored, show), group="store", exclusive=True)
+        else:
+            show(self.store.tensors(self.cursor), "")
+
+    async def _stored(self, show: Callable[[Sequence[StoredTensor], str], None]) -> None:
+        place = (self.cursor, self.line)
+        slow = self.set_timer(_SLOW, lambda: self.hint("the target is storing its tensors…"))
+        found = await self.session.store()
+        slow.stop()
+        if (self.cursor, self.line) == place:
+            tensors = self.store.tensors(self.cursor)
+            others = [tensor for tensor in tensors if tensor.role not in found.roles]
+            show([*(tensor for tensor in tensors if tensor not in others), *others], found.why)
+
+    def _next_tensor(self, tensors: Sequence[StoredTensor], why: str) -> None:
+        roles = [tensor.role for tensor in tensors]
+        if why or not (roles or self.store.role):
+            self.hint(why or self._no_tensors())
         if not roles and not self.store.role:
-            self.hint(self._no_tensors())
             return
         places = ["", *roles]
         at = places.index(self.store.role) if self.store.role in places else -1
@@ -100,13 +137,12 @@ class Looker(Viewer):
             self.main.choose("map")
         self.show()
 
-    def action_values(self) -> None:
-        """Show the values of the stored tensor that was chosen, or of the first one."""
+    def _values(self, tensors: Sequence[StoredTensor], why: str) -> None:
         from pertdbg.app.screens.values import Values
 
-        tensors = self.store.tensors(self.cursor)
+        if why or not tensors:
+            self.hint(why or self._no_tensors())
         if not tensors:
-            self.hint(self._no_tensors())
             return
         roles = [tensor.role for tensor in tensors]
         chosen = roles.index(self.store.role) if self.store.role in roles else 0

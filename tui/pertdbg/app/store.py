@@ -174,7 +174,7 @@ class Store:
             return None
         try:
             before = self.recording.calls_with_tensors(max(id_ - _NEAR, 1), id_)
-            after = self.recording.calls_with_tensors(id_ + 1, id_ + _NEAR)
+            after = self.recording.calls_with_tensors(id_ + 1, min(id_ + _NEAR, self.head))
         except PertdbgError as error:  # damaged
             self.problem = str(error)
             return None

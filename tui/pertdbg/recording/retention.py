@@ -1,9 +1,9 @@
 """Which tensors a recording keeps: what a person asked for, and what must go for room.
 
 A call's tensors are kept or dropped together. Always kept are those of the first and the last two
-calls of each layer, those of calls that were pinned, and those around the first fault of each
-layer. The others are thinned so that the older they are the further apart they stand; those around
-later faults go last.
+calls of each layer, those around the first fault of each layer, and those of calls that were
+pinned, up to half of the budget: the newest need room. The others are thinned so that the older
+they are the further apart they stand; those around later faults go last.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class _Kept:
     place: int
     """Counts the stored calls of the layer."""
     always: bool = False
+    pinned: bool = False
     near_fault: bool = False
 
 
@@ -140,11 +141,24 @@ class Retention:
         self.nbytes += nbytes
 
     def pin(self, ident: int) -> bool:
-        """Keep a call's tensors whatever comes; say whether there are any."""
-        if ident not in self._kept:
+        """Keep a call's tensors whatever comes, unless such ones take half of the budget already.
+
+        Returns:
+            Whether they are kept so.
+        """
+        kept = self._kept.get(ident)
+        if kept is None:
             return False
-        self._kept[ident].always = True
+        pinned = sum(each.nbytes for each in self._kept.values() if each.pinned)
+        if not kept.pinned and pinned + kept.nbytes > self._budget // 2:
+            return False
+        kept.always = kept.pinned = True
         return True
+
+    def drop(self, ident: int) -> None:
+        """Take note that a call's tensors have gone."""
+        if ident in self._kept:
+            self._drop(ident)
 
     def room_for(self, ident: int, layer: str, nbytes: int) -> tuple[list[int], bool]:
         """Make room.

@@ -35,7 +35,8 @@ class TensorRows:
         self._rows: dict[int, list[_Row]] = {}
         """By the call."""
         self._layer: dict[int, str] = {}
-        self._left_out = 0
+        self.left_out = 0
+        """Tensors for which there was no room."""
 
     def wants(self, layer: str, call: int, *, fault: bool) -> bool:
         """Say whether the tensors of a layer's next call, or of its last, are to be stored."""
@@ -45,6 +46,19 @@ class TensorRows:
         """Take note of a record that was written."""
         self._layer = {record.id: record.layer}
         self._retention.called(record.id, record.layer, record.call, fault=fault)
+
+    def begun(self, call_id: int) -> None:
+        """Take note of a call that is under way; its layer is known only with its record."""
+        self._layer[call_id] = ""
+
+    def roles(self, call_id: int) -> frozenset[str]:
+        """Give the roles of the tensors that are kept of a call."""
+        return frozenset(row[5] for row in self._rows.get(call_id, ()))
+
+    def drop(self, call_id: int) -> Pending:
+        """Give the statements that drop a call's tensors."""
+        self._retention.drop(call_id)
+        return list(self._delete(call_id))
 
     def add(
         self,
@@ -94,8 +108,8 @@ class TensorRows:
         if self._retention.thinned > before:
             pending.append(meta("tensors_dropped", self._retention.thinned))
         if not fits or parts > 1 << _PART_BITS:
-            self._left_out += 1
-            yield [*pending, meta("tensors_left_out", self._left_out)]
+            self.left_out += 1
+            yield [*pending, meta("tensors_left_out", self.left_out)]
             return
         self._last += 1
         tensor = self._last

@@ -156,7 +156,8 @@ class Recorder:
         data: bytes | bytearray | memoryview,
         *,
         why: str = "",
-    ) -> None:
+        under_way: bool = False,
+    ) -> bool:
         """Keep a tensor of the call that was written last, within the budget.
 
         Others may go for it; see `pertdbg.recording.retention`. Where it doesn't fit even so, it
@@ -169,20 +170,36 @@ class Recorder:
             shape: Of the tensor.
             data: The values, row-major, little endian.
             why: What asked for it, in words.
+            under_way: It is of the call after that, whose record comes later.
+
+        Returns:
+            Whether it was kept.
 
         Raises:
             ValueError: The bytes are not such a tensor, or the call is another.
             RecordingFailed: It could not be written.
         """
+        if under_way:
+            self._tensors.begun(self._head + 1)
+        left_out = self._tensors.left_out
         for pending in self._tensors.add(call_id, role, dtype, shape, data, why):
             self._commit(pending)
+        return self._tensors.left_out == left_out
+
+    def stored_roles(self, call_id: int) -> frozenset[str]:
+        """Give the roles of the tensors that are kept of a call."""
+        return self._tensors.roles(call_id)
+
+    def drop_tensors(self, call_id: int) -> None:
+        """Drop what was kept of a call that was under way: its record is not going to come."""
+        self._commit(self._tensors.drop(call_id))
 
     def events(self, call_id: int, inside: Inside) -> None:
         """Keep what the lines of a call did that is under way; its record comes later."""
         self._commit(self._events.add(call_id, inside))
 
     def pin(self, call_id: int) -> None:
-        """Keep the tensors of a call whatever comes."""
+        """Keep the tensors of a call whatever comes, unless pinned ones take half of the budget."""
         self._commit(self._tensors.pin(call_id))
 
     def mark(self, call_id: int, kind: str, text: str) -> None:

@@ -97,6 +97,11 @@ class Lines:
         """The innermost function that is gone through."""
         return self._levels[-1].frame if self._levels else None
 
+    def tensors(self) -> Tensors:
+        """Give the tensors that names stand for in the innermost function."""
+        with Quiet():
+            return {} if self.frame is None else self._tensors(self.frame)
+
     def enter(self, frame: types.FrameType) -> None:
         """Go through a function from here on."""
         with self._guard():

@@ -35,6 +35,8 @@ class Asked:
     """For a person."""
     ask: Callable[[str, bool], Awaitable[Answer]]
     complete: Callable[[str], Awaitable[list[str]]]
+    open: Callable[[], Awaitable[str]] | None = None
+    """Shows the values of the last answer; gives why they can't be seen, or nothing."""
 
 
 class _Names(Suggester):
@@ -69,7 +71,8 @@ class AskTarget(Dialog[None]):
         """Lay the line under the answers."""
         with Vertical(id="dialog") as box:
             box.border_title = printable(f"ask {self._asked.who}")
-            box.border_subtitle = "up/down history  right completes  escape closes"
+            opens = "" if self._asked.open is None else "ctrl+o values  "
+            box.border_subtitle = f"up/down history  right completes  {opens}escape closes"
             with VerticalScroll(id="answers", can_focus=False):
                 yield Paper(self._write)
             yield Input(suggester=_Names(self._asked.complete))
@@ -88,6 +91,20 @@ class AskTarget(Dialog[None]):
         """Take up the question after, or an empty line."""
         self._recall(1)
 
+    def action_open(self) -> None:
+        """Show the values of the tensor that was the last answer."""
+        if self._asked.open is not None:
+            self.run_worker(later(self._open, self._asked.open), group="ask", exclusive=True)
+        else:
+            self._say("only a stopped target's answers can be opened")
+
+    async def _open(self, show: Callable[[], Awaitable[str]]) -> None:
+        self._say("the target is storing it…")
+        self._say(printable(await show()))
+
+    def _say(self, text: str) -> None:
+        self.query_one("#said", Static).update(text)
+
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         text = event.value.strip()
@@ -99,12 +116,12 @@ class AskTarget(Dialog[None]):
             self._put(text, confirmed=False)
 
     def _put(self, text: str, *, confirmed: bool) -> None:
-        self.query_one("#said", Static).update(_ASKING)
+        self._say(_ASKING)
         self.run_worker(later(self._hear, text, confirmed), group="ask", exclusive=True)
 
     async def _hear(self, text: str, confirmed: bool) -> None:
         answer = await self._asked.ask(text, confirmed)
-        self.query_one("#said", Static).update("")
+        self._say("")
         if answer.confirm:
             doubt = f"{text}\n\nIt may change the target: {'; '.join(answer.confirm)}. Run it?"
             answers = [("run", "Run it", "r"), ("no", "Don't", "d")]

@@ -228,16 +228,22 @@ class MapPanel(Panel):
         """Write the panel."""
         store, colour = view.store, not self.app.no_color
         if store.role:
-            return self._stored(view, record, width, height)
+            return self._stored(view, width, height)
         picture = store.picture(record.id)
         return heat_map(record, picture, width, height, colour=colour)
 
-    def _stored(self, view: View, record: CallRecord, width: int, height: int) -> list[Line]:
-        store = view.store
-        tensor = store.tensor(record.id)
+    def whole(self, view: View, width: int, height: int) -> list[Line]:
+        """Write the panel; tensors are stored of a call under way too."""
+        if view.under_way and view.store.role:
+            return self._stored(view, width, height)
+        return super().whole(view, width, height)
+
+    def _stored(self, view: View, width: int, height: int) -> list[Line]:
+        store, id_ = view.store, view.cursor
+        tensor = store.tensor(id_)
         if tensor is None:
-            others = [other.role for other in store.tensors(record.id)]
-            why, near = why_not_stored(store.recording, record), store.near_tensors(record.id)
+            others = [other.role for other in store.tensors(id_)]
+            why, near = why_not_stored(store.recording, view.record), store.near_tensors(id_)
             return not_stored(store.role, others, why, near, width)
         sketch = store.sketch(tensor)
         if not sketch.done:
