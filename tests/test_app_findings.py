@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from _app import MIDDLE, SIZES, calls, check_lines, play, record_to, shown
+from _app import MIDDLE, SIZES, SMALL, calls, check_lines, play, record_to, shown
 from _wait import seen
 from pertdbg.app import PertdbgApp
 from pertdbg.app.panels.findings import evidence, findings
@@ -40,7 +40,11 @@ def test_findings_are_named_gone_to_and_proved(path: Path, size: tuple[int, int]
         await pilot.pause()
         assert app.cursor == 15
         text = shown(app)
-        assert "gradient.nan = 3" in text  # lit in the panel that it belongs to
+        panel = app.main.panels["gradient"].copied()
+        assert "! gradient.nan = 3  grad-nonfinite" in panel  # lit where it belongs
+        if size == SMALL:  # in one line there, so that what the panel says itself is seen
+            assert "! grad-nonfinite  nan = 3" in text
+        assert "gradient holds 3 NaN" in text
         await pilot.press("8")
         await pilot.pause()
         text = shown(app)
@@ -97,4 +101,5 @@ def test_the_panel_fits_whatever_a_recording_holds(path: Path, width: int) -> No
     found = [replace(one, layer="[red]\x1b[2J" * 9) for one in check(path)]
     check_lines(findings(found, found[0].id, "looking", width), width)
     check_lines(findings(found, 0, "", width), width)
-    check_lines(evidence(found, "gradient", width), width)
+    for short in (False, True):
+        check_lines(evidence(found, "gradient", width, short=short), width)

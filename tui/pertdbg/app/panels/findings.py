@@ -43,20 +43,35 @@ def findings(found: Sequence[Finding], at: int, looked_at: str, width: int) -> l
     return lines + (wrap(printable(looked_at), width, "dim") if looked_at else [])
 
 
-def evidence(found: Sequence[Finding], panel: str, width: int) -> list[Line]:
-    """Write the fields that prove the findings of a call and belong to a panel."""
-    lines: dict[str, Line] = {}
+def evidence(
+    found: Sequence[Finding], panel: str, width: int, *, short: bool = False
+) -> list[Line]:
+    """Write the fields that prove the findings of a call and belong to a panel.
+
+    Args:
+        found: The findings.
+        panel: Name of the panel.
+        width: Cells across.
+        short: One line for each finding, not for each field.
+    """
+    lines: list[Line] = []
+    seen: set[str] = set()
     for finding in found:
-        for path, value in finding.evidence.items():
-            if path.startswith(_PANELS.get(panel, ("\0",))):
-                text = f"{path} = {_value(value)}"
-                line: Line = [
-                    ("! ", _STYLES[finding.severity]),
-                    (printable(text), "changed"),
-                    (f"  {finding.kind}", "dim"),
-                ]
-                lines.setdefault(text, clip(line, width))
-    return list(lines.values())
+        texts = [
+            f"{path} = {_value(value)}"
+            for path, value in finding.evidence.items()
+            if path.startswith(_PANELS.get(panel, ("\0",)))
+        ]
+        new = [text for text in texts if text not in seen]
+        seen.update(new)
+        mark, kind = ("! ", _STYLES[finding.severity]), finding.kind
+        if short and new:
+            all_ = ", ".join(text.removeprefix(f"{panel}.") for text in new)
+            lines.append(clip([mark, (f"{kind}  ", "dim"), (printable(all_), "changed")], width))
+        else:
+            behind = (f"  {kind}", "dim")
+            lines += [clip([mark, (printable(t), "changed"), behind], width) for t in new]
+    return lines
 
 
 def _full(finding: Finding, width: int) -> Iterator[Line]:

@@ -106,8 +106,12 @@ class Panel(Painter, can_focus=True):
         if view.record is None:
             problem = "the call is under way" if view.under_way else view.problem
             return wrap(printable(problem), width, "warn")
-        lit = evidence(view.store.faults.at(view.cursor), self.NAME, width)
-        return lit + self.lines(view, view.record, width, height - len(lit))
+        found = view.store.faults.at(view.cursor)
+        lit = evidence(found, self.NAME, width)
+        lines = self.lines(view, view.record, width, height - len(lit))
+        if len(lit) + len(lines) > height:  # what the panel itself says must be seen
+            lit = evidence(found, self.NAME, width, short=True)
+        return lit + lines
 
     def _fill(self) -> None:
         super()._fill()
