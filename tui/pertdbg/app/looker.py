@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pertdbg.app.versus import Versus
 
 
-_SLOW = 0.3
-"""Seconds after which it is said that tensors are being stored."""
+_SLOW = 0.5
+"""Seconds after which it is said, again and again, that tensors are being stored."""
 
 
 class Looker(Viewer):
@@ -116,7 +116,7 @@ class Looker(Viewer):
 
     async def _stored(self, show: Callable[[Sequence[StoredTensor], str], None]) -> None:
         place = (self.cursor, self.line)
-        slow = self.set_timer(_SLOW, lambda: self.hint("the target is storing its tensors…"))
+        slow = self.set_interval(_SLOW, lambda: self.hint("the target is storing its tensors…"))
         found = await self.session.store()
         slow.stop()
         if (self.cursor, self.line) == place:
@@ -145,7 +145,8 @@ class Looker(Viewer):
         if not tensors:
             return
         roles = [tensor.role for tensor in tensors]
-        chosen = roles.index(self.store.role) if self.store.role in roles else 0
+        wanted = (role for role in (self.store.role, "delta") if role in roles)
+        chosen = roles.index(next(wanted, roles[0]))
         self.push_screen(Values(tensors, chosen))
 
     def action_traceback(self) -> None:

@@ -270,7 +270,9 @@ class Calls:
             names=names,
         )
         record = self._record(call, update, seen, scene.unknown, outcome, between)
-        paused = Paused({**left, "gradient": call.gradient}, counted.of)
+        # In the order in which they are stored for a person, where there may be no room for all.
+        there = {"delta": roles.delta, "gradient": call.gradient, **left}
+        paused = Paused(there, counted.of)
         inside = None if call.lines is None else call.lines.inside(roles, seen)
         run.record(record, seen.picture, call.copies, paused, inside)
 
