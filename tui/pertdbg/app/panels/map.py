@@ -23,7 +23,9 @@ _BARS = 5
 """Lines of the histogram and its axis."""
 
 
-HOW_TO_STORE = "`--tensors all` (or every:N, last) stores whole tensors; v does where a target is stopped"
+HOW_TO_STORE = (
+    "`--tensors all` (or every:N, last) stores whole tensors; v does where a target is stopped"
+)
 
 
 def stored(
