@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pertdbg.errors import PertdbgError
-from pertdbg.scenario.positions import KeyPath, Positions
-from pertdbg.scenario.problems import Problem, nearest, show
+from pertdbg.scenario.problem import KeyPath, Problem, nearest, show
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -95,7 +94,7 @@ def load(path: Path) -> dict[str, Any]:
         raise PertdbgError(f"{path}: not TOML: {error}") from error
     problems = list(check(values))
     if problems:
-        raise PertdbgError(_listing(path, problems, Positions(text)))
+        raise PertdbgError(_listing(path, problems, text))
     return {"order": 0, **values}
 
 
@@ -162,7 +161,10 @@ def _needed(values: dict[str, Any]) -> Iterator[Problem]:
             yield Problem((table, key), f'is missing; an adapter of seam "{seam}" needs it')
 
 
-def _listing(path: Path, problems: list[Problem], positions: Positions) -> str:
+def _listing(path: Path, problems: list[Problem], text: str) -> str:
+    from pertdbg.scenario.positions import Positions  # most files have no errors
+
+    positions = Positions(text)
     placed = sorted(
         (positions.of(problem.path), problem.key, problem.message) for problem in problems
     )

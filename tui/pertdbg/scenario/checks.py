@@ -13,7 +13,7 @@ from typing import Any
 from pertdbg.agent.adapter import Absent, Missing, number
 from pertdbg.scenario.expect import fields
 from pertdbg.scenario.model import CONDITIONS
-from pertdbg.scenario.problems import Problem, nearest
+from pertdbg.scenario.problem import Problem, nearest
 
 Values = dict[str, Any]
 FILES = (".txt", ".npy", ".csv", ".safetensors")

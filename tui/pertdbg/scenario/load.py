@@ -15,7 +15,8 @@ from pertdbg.scenario.checks import check, check_expect
 from pertdbg.scenario.library import find
 from pertdbg.scenario.model import Derived, Scenario
 from pertdbg.scenario.positions import Positions
-from pertdbg.scenario.problems import Problem, explain
+from pertdbg.scenario.problem import Problem
+from pertdbg.scenario.problems import explain
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,13 +9,13 @@ from typing import Any
 import tree_sitter_toml
 from tree_sitter import Language, Node, Parser
 
+from pertdbg.scenario.problem import KeyPath
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-KeyPath = tuple["str | int", ...]
-"""Keys and, within arrays, positions from 0."""
 Position = tuple[int, int]
 """Line and column, from 1; the column counts characters."""
 

@@ -1,18 +1,15 @@
-"""What is wrong with a scenario file, in words."""
+"""What the validation of a scenario file found, in words."""
 
 from __future__ import annotations
 
-import difflib
 import typing
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from pertdbg.scenario.model import Scenario
-from pertdbg.scenario.positions import KeyPath
+from pertdbg.scenario.problem import KeyPath, Problem, nearest, show
 
 _NEEDED = {
     "int_type": "a whole number",
@@ -30,22 +27,6 @@ _LIMITS = {
     "less_than_equal": ("at most", "le"),
     "less_than": ("less than", "lt"),
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong, and the key that it is wrong with."""
-
-    path: KeyPath
-    message: str
-
-    @property
-    def key(self) -> str:
-        """The key as a person writes it; elements of arrays are counted from 1."""
-        parts = ""
-        for part in self.path:
-            parts += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
-        return parts.lstrip(".")
 
 
 def explain(details: ErrorDetails, root: type[BaseModel] = Scenario) -> Problem:
@@ -74,24 +55,6 @@ def explain(details: ErrorDetails, root: type[BaseModel] = Scenario) -> Problem:
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     return Problem(path, f"{details['msg']}, not {show(value)}")
-
-
-def nearest(value: Any, allowed: Iterable[str]) -> str:
-    """Say which of the allowed names is meant, if one is close, and which there are."""
-    names = list(allowed)
-    close = difflib.get_close_matches(str(value), names, n=1)
-    meant = f"; did you mean {close[0]}?" if close else ";"
-    return f"{meant} allowed: {', '.join(names)}"
-
-
-def show(value: Any) -> str:
-    """Show a value as TOML writes it, shortened."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "a table"
-    text = repr(value) if not isinstance(value, str) else f'"{value}"'
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _unknown(path: KeyPath, root: type[BaseModel]) -> str:
