@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pertdbg.agent.config import Config, Durable, Facts
 from pertdbg.errors import PertdbgError
-from pertdbg.session import KEPT_AS, LiveSession, Session
+from pertdbg.recording.meta import KEPT_AS
 
 if TYPE_CHECKING:
     from pertdbg.conditions import Condition
+    from pertdbg.session import Session
     from pertdbg.target import Script
 
 
@@ -43,6 +44,8 @@ def live_session(
     Raises:
         PertdbgError: The file has errors; the text lists them all.
     """
+    from pertdbg.session import LiveSession
+
     config, title, about = _config(path, Path(), steps, facts, "kill", command)
     session = LiveSession(_stopping(config, stop_when), path.name, title, about)
     session.watches = _stops(path)[1]
@@ -67,6 +70,8 @@ def live_script(
             f"{script.given[0]}: a script from a pipe can be recorded, but not opened in the app: "
             "its target has no standard input"
         )
+    from pertdbg.session import LiveSession
+
     config = _script_config(script, Path(), adapters, facts, "kill", command)
     config = _stopping(config, stop_when)
     return LiveSession(config, script.name, script.name, script=script)

@@ -27,6 +27,7 @@ from pertdbg.agent.notice import NOTHING
 from pertdbg.answer import Answer, Stored
 from pertdbg.errors import PertdbgError
 from pertdbg.recording.copy import copy_recording
+from pertdbg.recording.meta import KEPT_AS
 from pertdbg.recording.reader import Recording
 from pertdbg.wire import ANSWERS, BadFrame, Frame, Unpacker, pack
 
@@ -91,9 +92,6 @@ class TargetEnded:
 
 
 Event = Loading | Stopped | Running | TargetEnded
-
-KEPT_AS = "kept_as"
-"""Key, among what a recording says of itself, of the target that watches are kept for."""
 
 _POLL = 0.03
 """Seconds between looks for the agent's socket and for the target's end."""

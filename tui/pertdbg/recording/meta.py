@@ -18,6 +18,9 @@ MetaValue = str | int | float | None
 FORMAT = 1
 """Major version of the recording format."""
 
+KEPT_AS = "kept_as"
+"""Key of the target that watches and conditions are kept for; see `pertdbg.conditions.Kept`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Meta:
