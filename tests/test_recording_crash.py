@@ -19,7 +19,7 @@ import pytest
 import _records
 from pertdbg.errors import PertdbgError
 from pertdbg.recording import copy_recording, fold
-from pertdbg.recording.create import on_network_disk
+from pertdbg.recording.create import PAGE_SIZE, on_network_disk
 from pertdbg.recording.reader import DamagedRecord, Recording
 from pertdbg.recording.verify import verify
 from pertdbg.recording.writer import Recorder, RecordingFailed
@@ -108,6 +108,25 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(
     print(f"{journal}, tensors {tensors}: {total} acknowledged, none lost")
 
 
+def test_a_commit_whose_last_page_was_being_written_is_no_damage(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "a.pertdbg", {})
+    for ident in (1, 2, 3):
+        recorder.write(_records.healthy(ident))
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / f"a.pertdbg{suffix}", tmp_path / f"b.pertdbg{suffix}")
+    recorder.close()
+    log = tmp_path / "b.pertdbg-wal"
+    data = log.read_bytes()
+    log.write_bytes(data[:-PAGE_SIZE] + bytes(PAGE_SIZE))  # its head is there, and what was before
+    assert verify(tmp_path / "b.pertdbg").sound
+    with Recording.open(tmp_path / "b.pertdbg") as recording:
+        assert recording.record(recording.head) == _records.healthy(2)
+        assert recording.notices() == [
+            "b.pertdbg-wal ends with a commit that is not whole: it was being written when the "
+            "program ended, or is damaged"
+        ]
+
+
 def test_a_crashed_recording_becomes_one_file_by_folding_or_copying(tmp_path: Path) -> None:
     path = tmp_path / "a.pertdbg"
     acknowledged = killed(path, 0.1)
@@ -175,7 +194,8 @@ def test_a_crashed_recording_opens_in_a_folder_that_cannot_be_written(
 
 
 READ_AS_NOBODY = """
-import os, sys, urllib.parse  # pathlib imports it late, where nobody may not read the library
+import os, sys
+import ctypes, urllib.parse  # they are imported late, where nobody may not read the library
 from pathlib import Path
 from pertdbg.recording.reader import DamagedRecord, Recording
 if os.getuid() == 0:

@@ -21,7 +21,7 @@ def notices(source: Source, meta: Meta, last: int) -> list[str]:
         meta: What it says of itself.
         last: Id of the last record that is there.
     """
-    said = log_notices(source)
+    said = log_damage(source) or _unfinished(source)
     if meta.calls > last:
         said.append(f"the last {meta.calls - last} of {meta.calls} records are missing")
     if meta.salvaged:
@@ -37,19 +37,39 @@ def notices(source: Source, meta: Meta, last: int) -> list[str]:
     return said
 
 
-def log_notices(source: Source) -> list[str]:
-    """Say whether something in the journal hides what stands behind it."""
+def log_damage(source: Source) -> list[str]:
+    """Say whether damage in the journal hides what stands behind it."""
     try:
         source.query("SELECT count(*) FROM layer")  # so that SQLite has looked through the log
     except DamagedRecording as error:
         return [str(error)]
-    lost = lost_commits(source.file)
-    if lost:
-        time.sleep(_MOMENT)  # else it may be one that is being written at this moment
-        lost = min(lost, lost_commits(source.file))
-    if not lost:
+    lost = _left_out(source)
+    if lost < 2:
         return []
     name = source.path.name
     return [
         f"{name}-wal is damaged: {lost} commits behind the damage are not read, but can be saved"
     ]
+
+
+def _unfinished(source: Source) -> list[str]:
+    """Say whether the journal ends with a commit that is not whole.
+
+    SQLite writes the head of a page before the page: what a kill leaves in between looks like
+    damage of the last page.
+    """
+    if _left_out(source) != 1:
+        return []
+    return [
+        f"{source.path.name}-wal ends with a commit that is not whole: it was being written when "
+        "the program ended, or is damaged"
+    ]
+
+
+def _left_out(source: Source) -> int:
+    """Count the commits in the journal that SQLite leaves out."""
+    lost = lost_commits(source.file)
+    if lost:
+        time.sleep(_MOMENT)  # else it may be one that is being written at this moment
+        lost = min(lost, lost_commits(source.file))
+    return lost

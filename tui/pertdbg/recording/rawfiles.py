@@ -76,9 +76,9 @@ class RawFiles:
 
 
 def lost_commits(path: Path) -> int:
-    """Count the commits in the log that SQLite leaves out, since something before them is damaged.
+    """Count the commits in the log that SQLite leaves out, since something in them is damaged.
 
-    A commit that was being written when the process ended is none: it is not finished.
+    A commit that was being written when the process ended counts only where its last page was.
     """
     log, memory = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     try:

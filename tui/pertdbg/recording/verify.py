@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pertdbg.recording import schema
-from pertdbg.recording.notices import log_notices
+from pertdbg.recording.notices import log_damage
 from pertdbg.recording.reader import DamagedRecord, Recording
 from pertdbg.recording.safeopen import DamagedRecording, Source
 
@@ -46,7 +46,7 @@ def verify(path: Path) -> Verified:
     except DamagedRecording as error:
         return Verified((str(error),))
     try:
-        damages = [*_structure(source), *log_notices(source), *_rows(source)]
+        damages = [*_structure(source), *log_damage(source), *_rows(source)]
         with Recording.open(path) as recording:
             damages += [*_shorten(_calls(recording)), *_tensors(source)]
             damages += _shorten(_insides(recording))
