@@ -232,16 +232,15 @@ class Control:
             why_not = self.stop_when(frame.get("conditions"))
             if why_not:
                 self._send({"now": "refused", "do": "break", "why": why_not})
-        elif command in ANSWERS:
-            self._answer(frame)
+        elif isinstance(command, str) and command in ANSWERS:
+            self._answer(frame, ANSWERS[command])
         elif command == "look":
             self.looking = frozenset(str(what) for what in frame.get("what", ()))
 
-    def _answer(self, frame: Frame) -> None:
+    def _answer(self, frame: Frame, now: str) -> None:
         if self._answers is not None:
             self._send(self._answers(frame))
         else:
-            now = ANSWERS[frame["do"]]
             self._send({"now": now, "number": frame.get("number"), "why": "it is not stopped"})
 
     def _accept(self) -> bool:
