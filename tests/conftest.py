@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import zlib
 from collections import Counter
@@ -24,6 +25,12 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that runs the large bars whole."""
     parser.addoption("--whole", action="store_true", help="run every large bar at its full size")
+
+
+def pytest_sessionstart() -> None:
+    """Take Ctrl-C, which a shell's `&` has its jobs ignore, and so all that the tests start too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 SHARES = {
