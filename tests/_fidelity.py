@@ -107,8 +107,7 @@ def run_one(name: str, steps: int, mode: str, folder: Path) -> list[Any]:
         ended: Any = "ended"
     except Exception as error:  # noqa: BLE001 - whatever ends a run is compared
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f.name for f in frames if "pertdbg/agent/" not in f.filename]
-        ended = [type(error).__name__, str(error), own]
+        ended = [type(error).__name__, str(error), [(f.name, f.lineno) for f in frames]]
         error.__traceback__ = None
     ended = [ended, ["alive", witness.alive()]]
     gc.enable()

@@ -33,6 +33,10 @@ class Known:
     gradient: float | None
     sample: float
     """The largest norm of one sample."""
+    row: float
+    """The largest norm of one row."""
+    limit: float | None = None
+    """What the norm of the whole is limited to, where that goes with the call."""
 
 
 @dataclass
@@ -43,13 +47,23 @@ class Seen:
     results: list[Any] = field(default_factory=list)
     references: list[weakref.ref[Tensor]] = field(default_factory=list)
 
-    def made(self, delta: Tensor, name: str = "", gradient: Tensor | None = None) -> None:
+    def made(
+        self,
+        delta: Tensor,
+        name: str = "",
+        gradient: Tensor | None = None,
+        limit: float | None = None,
+    ) -> None:
         """A delta was made; of a gradient, where the loop is a single step."""
-        self.calls.setdefault(name, []).append(_known(delta, gradient, created=True))
+        known = _known(delta, gradient, limit, created=True)
+        self.calls.setdefault(name, []).append(known)
 
-    def moved(self, delta: Tensor, gradient: Tensor | None, name: str = "") -> None:
+    def moved(
+        self, delta: Tensor, gradient: Tensor | None, name: str = "", limit: float | None = None
+    ) -> None:
         """A pass of the loop has ended."""
-        self.calls.setdefault(name, []).append(_known(delta, gradient, created=False))
+        known = _known(delta, gradient, limit, created=False)
+        self.calls.setdefault(name, []).append(known)
 
     def result(self, *tensors: Any) -> None:
         """Keep the bits, version and flags of what the loop came to."""
@@ -66,12 +80,14 @@ class Seen:
         return len({id(tensor) for each in self.references if (tensor := each()) is not None})
 
 
-def _known(delta: Tensor, gradient: Tensor | None, *, created: bool) -> Known:
+def _known(delta: Tensor, gradient: Tensor | None, limit: float | None, *, created: bool) -> Known:
     values = delta.detach().double()
     norm = None if gradient is None else float(gradient.detach().double().norm())
     rows = values.flatten(1) if values.dim() > 1 else values[None]
     sample = float(rows.norm(dim=1).max())
-    return Known(created, float(values.abs().max()), float(values.norm()), norm, sample)
+    row = float(values.norm(dim=-1).max())
+    size = float(values.norm())
+    return Known(created, float(values.abs().max()), size, norm, sample, row, limit)
 
 
 def bits(tensor: Tensor | None) -> Any:

@@ -50,7 +50,7 @@ def tracing(names: set[str]) -> Iterator[Trace]:
     trace = Trace()
 
     def called(frame: types.FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_qualname not in names:
+        if _name_of(frame) not in names:
             return None
         running = _Running(left=_look(frame))
         trace.calls.append(running.lines)
@@ -62,6 +62,16 @@ def tracing(names: set[str]) -> Iterator[Trace]:
         yield trace
     finally:
         sys.settrace(before)
+
+
+def _name_of(frame: types.FrameType) -> str:
+    code = frame.f_code
+    if sys.version_info >= (3, 11):
+        return code.co_qualname
+    for owner in type(frame.f_locals.get("self")).__mro__:
+        if getattr(owner.__dict__.get(code.co_name), "__code__", None) is code:
+            return f"{owner.__qualname__}.{code.co_name}"
+    return code.co_name
 
 
 def _local(running: _Running) -> Callable[..., Any]:

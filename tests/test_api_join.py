@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from pertdbg.agent.seams.tracing import Active, ByMonitoring, BySettrace, Chosen, Tracing
+from pertdbg.agent.seams.bymonitoring import ByMonitoring
+from pertdbg.agent.seams.bysettrace import BySettrace
+from pertdbg.agent.seams.tracing import Active, Chosen, Tracing
 
 WAYS: list[type[Tracing]] = [BySettrace]
 if sys.version_info >= (3, 12):

@@ -118,7 +118,7 @@ def test_events_of_the_reference_layer_are_those_of_an_independent_trace(
     agent.remove()
     again = prepare(find(name), CALLS)
     method = getattr(again.layer_class, again.adapter.method)
-    with tracing({method.__code__.co_qualname}) as trace:
+    with tracing({method.__qualname__}) as trace:
         again.run()
     with Recording.open(path) as recording:
         calls = [recording.events(record.id) for record in recording]

@@ -317,7 +317,7 @@ def test_ctrl_c_while_stopped_raises_in_the_script_without_frames_of_ours(folder
     ended, shown = asyncio.run(asyncio.wait_for(run(), 300))
     assert ended.status == 9
     assert shown.rstrip().endswith("KeyboardInterrupt")
-    assert "pertdbg" not in shown or sys.version_info < (3, 11)
+    assert "pertdbg" not in shown
 
 
 def test_the_app_opens_on_a_script_with_its_arguments(folder: Path) -> None:

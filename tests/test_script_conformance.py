@@ -35,13 +35,10 @@ LIVE = [
 
 SINCE = {
     "how deep one can go": (3, 12),
-    "an update that raises": (3, 11),
-    "an update that raises, seen and chained": (3, 11),
 }
 """Where an older Python does not allow it.
 
-Until 3.11 functions are followed by `sys.settrace`, which takes two levels at the recursion limit;
-in 3.10 no frame can take itself out of a traceback.
+Until 3.11 functions are followed by `sys.settrace`, which takes two levels at the recursion limit.
 """
 
 

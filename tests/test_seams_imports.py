@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pertdbg.agent.seams.bysettrace import BySettrace
 from pertdbg.agent.seams.imports import Imports
+from pertdbg.agent.seams.tracing import Untraced
 
 
 @pytest.fixture
@@ -56,7 +58,28 @@ def test_what_its_loader_shows_is_as_without_us(imports: Imports, module: str) -
     assert "exec_module" not in vars(found.__loader__)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 names the frame that raised again")
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring calls nobody for it")
+@pytest.mark.parametrize("text", ["import sys\ntrace = sys.gettrace()\n", "1 / 0\n"])
+def test_a_module_runs_without_our_trace_function_where_that_is_asked_for(
+    imports: Imports, module: str, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "told_of.py").write_text(text)
+    before, ours = sys.gettrace(), BySettrace(lambda _: None)
+    imports.when(module, lambda _: None, Untraced)
+    sys.settrace(None)
+    assert ours.install() is None
+    mine = sys.gettrace()
+    try:
+        assert importlib.import_module(module).trace is None
+    except ZeroDivisionError:
+        assert text.startswith("1")
+    finally:
+        after = sys.gettrace()
+        ours.remove()
+        sys.settrace(before)
+    assert after == mine
+
+
 def test_a_module_that_fails_fails_as_without_us(
     imports: Imports, module: str, tmp_path: Path
 ) -> None:

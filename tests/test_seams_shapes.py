@@ -147,12 +147,57 @@ def test_a_healthy_projection_is_never_beyond_its_bound_for_rounding(name: str) 
     assert {record.delta.beyond for record in both(name)[1].records} == {0}
 
 
-def test_a_bound_on_the_norm_of_rows_is_not_taken_for_one_of_elements() -> None:
-    records = both("token_vat")[1].records
-    assert {record.delta.bound for record in records} == {None}
-    assert {record.reason("delta.bound") for record in records} == {
+def test_a_bound_on_the_norm_of_rows_is_recorded_where_the_code_limits_these() -> None:
+    _, with_ = both("token_vat")
+    assert {record.delta.bound for record in with_.records} == {None}
+    assert {record.reason("delta.bound") for record in with_.records} == {
         "adv_max_norm = 0.2 limits another norm than that of each element"
     }
+    by_layer = {
+        layer: [record.delta for record in with_.records if record.layer == layer]
+        for layer in with_.seen.calls
+    }
+    assert {delta.bound_norm for delta in by_layer["train"]} == {None}  # nothing limits this one
+    for delta, told in zip(
+        by_layer["train:delta_tok"], with_.seen.calls["train:delta_tok"], strict=True
+    ):
+        assert (delta.bound_norm, delta.bound_of) == (0.2, "row")
+        assert delta.norm_max == pytest.approx(told.row, rel=1e-6)
+        assert told.row <= 0.2 * (1 + 1e-6)
+
+
+def test_a_direction_of_norm_one_is_recorded_with_that_bound() -> None:
+    _, with_ = both("vat")
+    (known,) = with_.seen.calls.values()
+    for record, told in zip(with_.records, known, strict=True):
+        assert (record.delta.bound_norm, record.delta.bound_of) == (1, "sample")
+        assert record.delta.norm_max == pytest.approx(told.sample, rel=1e-6)
+
+
+def test_a_bound_on_the_norm_of_one_weight_is_recorded_with_that_norm() -> None:
+    _, with_ = both("weights")
+    for layer, limit in (("FGM.attack", 0.5), ("PGD.attack", 0.3)):
+        records = [record for record in with_.records if record.layer == layer]
+        for record, told in zip(records, with_.seen.calls[layer], strict=True):
+            assert (record.delta.bound_norm, record.delta.bound_of) == (limit, "whole")
+            assert record.delta.norm_max == pytest.approx(told.norm, rel=1e-5)
+
+
+def test_a_bound_that_goes_with_the_weights_is_recorded_as_it_was_at_that_call() -> None:
+    _, with_ = both("weights")
+    for layer in ("StepAWP._attack_step", "AdvWeightPerturb.perturb"):
+        limits = set()
+        for record, told in zip(
+            [record for record in with_.records if record.layer == layer],
+            with_.seen.calls[layer],
+            strict=True,
+        ):
+            assert record.delta.bound_of == "whole"
+            assert record.delta.bound_norm == pytest.approx(told.limit, rel=1e-6)
+            assert record.delta.norm_max == pytest.approx(told.norm, rel=1e-5)
+            assert told.norm <= (told.limit or 0) * (1 + 1e-4)
+            limits.add(record.delta.bound_norm)
+        assert len(limits) >= STEPS  # the weights are trained in between
 
 
 def test_a_bound_on_the_norm_of_samples_is_recorded_with_the_largest_of_these_norms() -> None:

@@ -179,6 +179,108 @@ def test_a_delta_is_followed_however_it_is_written(tmp_path: Path, way: str) -> 
     check(came(tmp_path, attack("delta", make, turn)), 8)
 
 
+ENTRIES = {
+    "a name of its own": """
+        for i in range(len(deltas)):
+            d = deltas[i]
+            g, = torch.autograd.grad(loss_of(x + d), d)
+            d = (d + 0.04 * g.sign()).clamp(-eps, eps)
+            deltas[i] = d.detach().requires_grad_()
+            seen.moved(deltas[i], g, f"{i}")
+    """,
+    "its place alone": """
+        for i in range(len(deltas)):
+            loss_of(x + deltas[i]).backward()
+            g = deltas[i].grad
+            deltas[i] = (deltas[i] + 0.04 * g.sign()).clamp(-eps, eps).detach().requires_grad_()
+            seen.moved(deltas[i], g, f"{i}")
+    """,
+    "one backward for all": """
+        loss_of(x + sum(deltas)).backward()
+        for i, d in enumerate(deltas):
+            g = d.grad
+            deltas[i] = (d + 0.04 * g.sign()).clamp(-eps, eps).detach().requires_grad_()
+            seen.moved(deltas[i], g, f"{i}")
+    """,
+}
+
+
+@pytest.mark.parametrize("way", ENTRIES)
+def test_each_delta_of_a_list_is_seen_by_itself(tmp_path: Path, way: str) -> None:
+    make = """\
+deltas = [torch.zeros_like(x).requires_grad_() for _ in range(3)]
+for number, delta in enumerate(deltas):
+    seen.made(delta, f"{number}")"""
+    text = attack("deltas", make, ENTRIES[way]).replace("seen.result(", "seen.result(*")
+    found = came(tmp_path, text)
+    check(found, 2 * 3 * 4)
+    counted = [(record.layer, record.batch, record.step) for record in found.records]
+    assert sorted(counted) == [
+        (f"attack[{entry}]", batch, step)
+        for entry in range(3)
+        for batch in (1, 2)
+        for step in range(4)
+    ]
+    if way != "one backward for all":  # there the loop does not say that it is added to something
+        assert {record.delta.bound for record in found.records} == {0.1}
+
+
+MOVED_APART = """
+class Universal(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{name} = torch.nn.Parameter(torch.zeros(6))
+        self.net = net
+    def forward(self, x):
+        return self.net(x + self.{name})
+    def train_step(self, x):
+        cross_entropy(self(x), labels).backward()
+    def move(self, alpha=0.04, eps=0.1):
+        if self.{name}.grad is None:
+            return
+        g = self.{name}.grad
+        {move}
+        seen.moved(self.{name}, g)
+        self.{name}.grad = None
+    def clear(self):
+        if self.{name}.grad is not None:
+            self.{name}.grad.zero_()
+        self.{name}.data.zero_()
+    def train_by_hand(self):
+        for layer in self.net:
+            if hasattr(layer, "bias"):
+                layer.bias.data -= 0.1 * layer.bias.grad
+layer = Universal()
+seen.made(layer.{name})
+layer.clear()
+layer.move()
+for _ in range(3):
+    layer.train_step(inputs)
+    layer.move()
+    layer.train_by_hand()
+seen.result(*layer.parameters())
+"""
+
+MOVES_APART = {
+    "copy_": "with torch.no_grad(): self.{name}.copy_((self.{name} + alpha * g.sign())"
+    ".clamp(-eps, eps))",
+    "data": "self.{name}.data = (self.{name}.data + alpha * g.sign()).clamp(-eps, eps)",
+}
+
+
+@pytest.mark.parametrize(("name", "adapter"), [("delta", "pgd-delta"), ("shift", "generic")])
+@pytest.mark.parametrize("way", MOVES_APART)
+def test_a_parameter_that_another_method_moves_is_seen_once_for_each_move(
+    tmp_path: Path, name: str, adapter: str, way: str
+) -> None:
+    move = MOVES_APART[way].format(name=name)
+    found = came(tmp_path, MOVED_APART.format(name=name, move=move))
+    check(found, 4)
+    assert found.report == {adapter: ["Universal.move"]}
+    assert [record.step for record in found.records] == [0, 1, 2, 3]
+    assert {record.delta.bound for record in found.records} == {0.1}
+
+
 def test_a_delta_of_an_enclosing_function_goes_on_from_call_to_call(tmp_path: Path) -> None:
     text = """
 def stepper(x):
@@ -288,22 +390,127 @@ seen.result(*(parameter.grad for parameter in net.parameters()))
     assert came(tmp_path, text).records == []
 
 
-def test_a_generator_is_not_followed_and_that_is_said(tmp_path: Path) -> None:
-    text = """
-def attack(x):
+SUSPENDED = {
+    "a generator": (
+        """
+def attack(x, eps=0.1):
     delta = torch.zeros_like(x)
+    seen.made(delta)
     for _ in range(3):
         delta.requires_grad_()
         g, = torch.autograd.grad(loss_of(x + delta), delta)
-        delta = (delta + 0.02 * g.sign()).detach()
+        delta = (delta + 0.04 * g.sign()).clamp(-eps, eps).detach()
+        seen.moved(delta, g)
         yield delta
 for delta in attack(inputs):
     seen.result(delta)
-"""
+closed, dropped = attack(inputs), attack(inputs)
+seen.result(next(closed), next(closed))
+closed.close()
+seen.result(next(dropped))
+del closed, dropped, delta
+""",
+        9,
+    ),
+    "a generator whose backward the caller runs": (
+        """
+def attack(x, eps=0.1):
+    delta = torch.zeros_like(x)
+    seen.made(delta)
+    for _ in range(3):
+        delta.requires_grad_()
+        yield loss_of(x + delta)
+        g = delta.grad
+        delta = (delta + 0.04 * g.sign()).clamp(-eps, eps).detach()
+        seen.moved(delta, g)
+for loss in attack(inputs):
+    loss.backward()
+half = attack(inputs)
+next(half).backward()
+seen.result(next(half).detach())
+del half, loss
+""",
+        6,
+    ),
+    "a generator inside another, left before it moves": (
+        """
+def attack(x, eps=0.1):
+    delta = torch.zeros_like(x)
+    seen.made(delta)
+    for _ in range(3):
+        delta.requires_grad_()
+        with torch.enable_grad():
+            loss = loss_of(x + delta)
+            loss.backward()
+            yield loss.detach()
+        g = delta.grad
+        delta = (delta + 0.04 * g.sign()).clamp(-eps, eps).detach()
+        seen.moved(delta, g)
+def outer(x):
+    yield from attack(x)
+for loss in outer(inputs):
+    seen.result(loss)
+closed, dropped = outer(inputs), attack(inputs)
+seen.result(next(closed), next(closed))
+closed.close()
+seen.result(next(dropped))
+del closed, dropped
+""",
+        7,
+    ),
+    "coroutines that take turns": (
+        """
+import asyncio
+async def attack(x, eps=0.1):
+    delta = torch.zeros_like(x)
+    seen.made(delta)
+    for _ in range(3):
+        delta.requires_grad_()
+        await asyncio.sleep(0)
+        loss_of(x + delta).backward()
+        await asyncio.sleep(0)
+        g = delta.grad
+        delta = delta.detach() + 0.04 * g.sign()
+        await asyncio.sleep(0)
+        delta = delta.clamp(-eps, eps)
+        seen.moved(delta, g)
+    return delta
+async def both():
+    return await asyncio.gather(attack(inputs), attack(inputs + 1))
+seen.result(*asyncio.run(both()))
+""",
+        8,
+    ),
+    "an asynchronous generator": (
+        """
+import asyncio
+async def attack(x, eps=0.1):
+    delta = torch.zeros_like(x)
+    seen.made(delta)
+    for _ in range(3):
+        delta.requires_grad_()
+        g, = torch.autograd.grad(loss_of(x + delta), delta)
+        delta = (delta + 0.04 * g.sign()).clamp(-eps, eps).detach()
+        seen.moved(delta, g)
+        yield delta
+async def all_of_it():
+    async for delta in attack(inputs):
+        seen.result(delta)
+asyncio.run(all_of_it())
+""",
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SUSPENDED)
+def test_a_loop_that_is_suspended_goes_on_when_it_is_resumed(tmp_path: Path, way: str) -> None:
+    text, calls = SUSPENDED[way]
     found = came(tmp_path, text)
-    assert found.records == []
-    why = "attack is a generator or a coroutine, which can't be followed"
-    assert found.why_not["pgd-delta"] == why
+    check(found, calls)
+    assert found.alive == 0
+    assert {record.delta.bound for record in found.records} == {0.1}
+    assert {record.update.raised for record in found.records} == {None}
 
 
 def test_no_frame_of_ours_is_on_the_stack_while_gradients_flow(tmp_path: Path) -> None:

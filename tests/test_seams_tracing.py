@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 import types
@@ -11,15 +12,10 @@ from typing import Any
 
 import pytest
 
-from pertdbg.agent.seams.tracing import (
-    Active,
-    ByMonitoring,
-    BySettrace,
-    Chosen,
-    Tracing,
-    is_method_of,
-    read_locals,
-)
+from pertdbg.agent.seams.bymonitoring import ByMonitoring
+from pertdbg.agent.seams.bysettrace import BySettrace
+from pertdbg.agent.seams.locals import is_method_of, read_locals
+from pertdbg.agent.seams.tracing import Active, Chosen, Tracing
 
 WAYS: list[type[Tracing]] = [BySettrace]
 if sys.version_info >= (3, 12):
@@ -46,25 +42,35 @@ class Told:
         self.said.append(("ends", value, type(error).__name__ if error else None))
 
 
-Follow = Callable[[Callable[..., Any]], Told]
+Follow = Callable[..., Told]
 
 
 @pytest.fixture(params=WAYS)
 def follow(request: pytest.FixtureRequest) -> Iterator[Follow]:
     """Follow one function."""
+    yield from _following(request.param)
+
+
+@pytest.fixture
+def follow_own() -> Iterator[Follow]:
+    """Follow one function in the way of this Python."""
+    yield from _following(WAYS[-1])
+
+
+def _following(way: type[Tracing]) -> Iterator[Follow]:
     chosen: dict[types.CodeType, Told] = {}
 
     def choose(frame: types.FrameType) -> Chosen | None:
         return chosen.get(frame.f_code)
 
-    tracing = request.param(choose)
+    tracing = way(choose)
     before = sys.gettrace()
     sys.settrace(None)  # a coverage tool may measure these tests
     assert tracing.install() is None
 
-    def function(target: Callable[..., Any]) -> Told:
+    def function(target: Callable[..., Any], kind: type[Told] = Told) -> Told:
         code = target.__code__
-        return chosen.setdefault(code, Told(code))
+        return chosen.setdefault(code, kind(code))
 
     yield function
     tracing.remove()
@@ -133,6 +139,65 @@ def test_calls_of_a_function_by_itself_are_told_apart(follow: Follow) -> None:
     countdown(2)
     assert told.said.count("begins") == 3
     assert sum(isinstance(said, tuple) for said in told.said) == 3
+
+
+class Waits(Told):
+    """Is also told when the function is suspended."""
+
+    def suspend(self, frame: types.FrameType) -> None:
+        self.said.append("waits")
+
+    def resume(self, frame: types.FrameType) -> None:
+        self.said.append("goes on")
+
+    def forget(self) -> None:
+        self.said.append("forgets")
+
+
+def counting(until: int) -> Iterator[int]:
+    for number in range(until):
+        with contextlib.suppress(KeyError):
+            yield number
+
+
+def test_a_generator_that_is_suspended_has_not_ended(follow_own: Follow) -> None:
+    told = follow_own(counting, Waits)
+    numbers: Any = counting(2)
+    assert next(numbers) == 0
+    assert told.said == ["begins", 1, 2, 3, "waits"]
+    assert numbers.throw(KeyError) == 1
+    assert list(numbers) == []
+    assert told.said[5] == "goes on"
+    assert told.said.count("begins") == 1
+    assert told.said[-1] == ("ends", None, None)
+    failing: Any = counting(2)
+    next(failing)
+    with pytest.raises(ValueError, match="no"):
+        failing.throw(ValueError("no"))
+    assert told.said[-3:] == ["goes on", 2, ("ends", None, "ValueError")]
+
+
+def test_what_follows_a_suspended_generator_goes_with_it(follow_own: Follow) -> None:
+    told: list[weakref.ref[Active]] = []
+
+    class Fresh(Waits):
+        def begin(self, frame: types.FrameType) -> Active:
+            active = Waits(frame.f_code)
+            told.append(weakref.ref(active))
+            return active
+
+    def plain(until: int) -> Iterator[int]:
+        yield from range(until)
+
+    follow_own(plain, Fresh)
+    ended, dropped = plain(2), plain(2)
+    closed: Any = plain(2)
+    assert list(ended) == [0, 1]
+    assert next(dropped) == next(closed) == 0
+    assert [each() is not None for each in told] == [False, True, True]
+    del dropped
+    closed.close()
+    assert [each() for each in told] == [None, None, None]
 
 
 def test_settrace_gives_way_to_another_tracer() -> None:

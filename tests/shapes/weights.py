@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -142,6 +143,12 @@ def _moved(model: nn.Module, before: dict[str, Tensor]) -> tuple[Tensor, Tensor 
     return torch.cat(moved), torch.cat(whole) if len(whole) == len(gradients) else None
 
 
+def _size(model: nn.Module, before: dict[str, Tensor]) -> float:
+    """Give the norm that the weights that moved had before, in float64."""
+    names = [name for name, param in model.named_parameters() if not param.equal(before[name])]
+    return math.hypot(*(float(before[name].double().norm()) for name in names))
+
+
 def _copy(model: nn.Module) -> dict[str, Tensor]:
     return {name: param.detach().clone() for name, param in model.named_parameters()}
 
@@ -182,14 +189,16 @@ def run(rounds: int, seen: Seen) -> None:
         for turn in range(2):
             awp._attack_step()
             delta, gradient = _moved(model, before)
+            limit = 0.05 * _size(model, before)
             if turn == 0:
-                seen.made(delta, "StepAWP._attack_step")
+                seen.made(delta, "StepAWP._attack_step", limit=limit)
             else:
-                seen.moved(delta, gradient, "StepAWP._attack_step")
+                seen.moved(delta, gradient, "StepAWP._attack_step", limit)
         awp._restore()
         diff = apart.calc_awp(loss_of)
         apart.perturb(diff)
-        seen.made(_moved(model, before)[0], "AdvWeightPerturb.perturb")
+        limit = 0.01 * _size(model, before)
+        seen.made(_moved(model, before)[0], "AdvWeightPerturb.perturb", limit=limit)
         apart.restore(diff)
         optimizer.step()
         seen.result(*model.parameters(), *(param.grad for param in model.parameters()))

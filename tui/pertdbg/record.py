@@ -33,7 +33,7 @@ HISTOGRAM_BINS = 64
 BoundKind = Literal["creation", "always"]
 """Whether only the first delta is clamped to the bound, or every one."""
 
-BoundOf = Literal["sample", "whole"]
+BoundOf = Literal["sample", "row", "whole"]
 """What an L2 norm that a bound limits is taken over."""
 
 
@@ -145,7 +145,8 @@ class DeltaFacts:
     bound_norm: float | None = None
     """The limit that the code declares for an L2 norm of delta, rather than for each element."""
     bound_of: BoundOf | None = None
-    """What has the norm that is limited: each sample (all dimensions behind the first), or all."""
+    """What has the norm that is limited: each sample (all dimensions behind the first), each row
+    (the last dimension, such as a token's), or all."""
     norm_max: float | None = None
     """The largest of these norms, accumulated in float64; only where `bound_norm` is known."""
 

@@ -50,6 +50,7 @@ _TABLES: dict[str, dict[str, str]] = {
         "norm": _TEXT,
         "norm_name": _TEXTS,
         "norm_of": _TEXT,
+        "relative_bound": _TEXTS,
     },
 }
 _TOP = {"name": _TEXT, "title": _TEXT, "seam": _TEXT, "order": _NUMBER}
@@ -58,7 +59,7 @@ _CHOICES: dict[KeyPath, tuple[str, ...]] = {
     ("roles", "form"): ("delta", "image"),
     ("numbers", "bound_kind"): ("creation", "always"),
     ("numbers", "norm"): ("inf", "l2", "l1"),
-    ("numbers", "norm_of"): ("sample", "whole"),
+    ("numbers", "norm_of"): ("sample", "row", "whole"),
 }
 _NEEDED: dict[str, tuple[KeyPath, ...]] = {
     "method": (

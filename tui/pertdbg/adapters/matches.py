@@ -38,10 +38,12 @@ def matches(path: Path, adapters: Sequence[Mapping[str, Any]]) -> list[dict[str,
         raise PertdbgError(f"{path}{line}: is not Python: {error}") from error
     specs, findings = [Spec.of(adapter) for adapter in adapters], Findings()
     loops = [spec for spec in specs if spec.seam == "loop"]
+    methods = {spec.methods[0] for spec in specs if spec.seam == "method"}
     for code in _codes(module):
         if not _is_class(code):
             for plan in loop_plans(code, "__main__", loops, findings):
-                findings.hit(plan.spec.name, plan.name)
+                if not plan.loop.whole or code.co_name not in methods:
+                    findings.hit(plan.spec.name, plan.name)
             continue
         for spec in specs:
             _look_at_class(code, spec, findings)

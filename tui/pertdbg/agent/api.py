@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pertdbg.agent import active
+from pertdbg.agent.reraise import going_on
 from pertdbg.errors import PertdbgError
 from pertdbg.recording import budget
 
@@ -157,9 +158,8 @@ class Block:
                 with Block(free(self.path), self._options) as block:
                     result = function(*args, **kwargs)
             except BaseException as error:
-                # A bare raise adds no entry for this frame again (Python 3.11 and later).
                 if error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
+                    going_on(error, error.__traceback__.tb_next)
                 raise
             self.calls = block.calls
             return result

@@ -19,7 +19,7 @@ from pertdbg.agent.adapter import Missing, stored
 from pertdbg.agent.effects import Snapshot
 from pertdbg.agent.paused import Paused, Shown
 from pertdbg.agent.question import Question, read
-from pertdbg.agent.quiet import Ungraded
+from pertdbg.agent.quiet import Ungraded, leave_all
 from pertdbg.agent.summary import Summary, summary
 from pertdbg.agent.tensors import is_tensor
 from pertdbg.agent.timelimit import TimeUp, limited
@@ -80,6 +80,7 @@ def _run(question: Question, names: dict[str, Any], paused: Paused, text: str) -
         why = f"it took longer than {SECONDS:g} s and was interrupted"
         return {"error": {"type": "TimeUp", "message": why}}
     except BaseException as error:  # noqa: BLE001 - the exception is the answer, never the target's
+        leave_all(error)
         return {"error": _told(error)}
     bound = {name: v for name, v in space.items() if v is not names.get(name, space)}
     bound.pop("__builtins__", None)

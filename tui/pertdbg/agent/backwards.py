@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pertdbg.agent.seams.tracing import read_locals
+from pertdbg.agent.seams.locals import read_locals
 
 
 class _Engine:

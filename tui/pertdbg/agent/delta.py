@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -25,7 +26,8 @@ class DeltaReading:
 
     bound: float | None
     bound_kind: BoundKind | None
-    bound_norm: float | None = None
+    bound_norm: float | torch.Tensor | None = None
+    """A number that goes with the weights may still lie on a device, too."""
     bound_of: BoundOf | None = None
     raw: Raw = field(default_factory=dict)
     moved: Raw = field(default_factory=dict)
@@ -35,6 +37,7 @@ class DeltaReading:
         self, numbers: dict[str, float], moved: dict[str, float], histogram: Histogram | None
     ) -> DeltaFacts:
         """Build the facts from what `raw` and `moved` came to."""
+        limit = self.bound_norm
         return DeltaFacts(
             norm=numbers.get("norm"),
             max_abs=numbers.get("max_abs"),
@@ -52,7 +55,7 @@ class DeltaReading:
             moved_fraction=share(moved, "count", self.count),
             histogram=None if histogram is None else histogram.counts,
             histogram_range=None if histogram is None else histogram.span,
-            bound_norm=self.bound_norm,
+            bound_norm=numbers.get("bound_norm") if isinstance(limit, torch.Tensor) else limit,
             bound_of=self.bound_of,
             norm_max=numbers.get("norm_max"),
         )
@@ -83,6 +86,8 @@ def read_delta(
     more = not settings.core
     reading.raw = plan.level(values, Want(norm=more, moments=more, bound=bound, at_bound=more))
     if reading.bound_norm is not None:
+        if isinstance(reading.bound_norm, torch.Tensor):
+            reading.raw["bound_norm"] = reading.bound_norm
         with notes.attempting("delta.norm_max"):
             reading.raw["norm_max"] = _largest_norm(values, reading.bound_of)
     if values.is_complex():
@@ -92,8 +97,9 @@ def read_delta(
 
 
 def _largest_norm(values: Values, of: BoundOf | None) -> torch.Tensor:
-    """Give the largest L2 norm of a sample, or that of all of delta; it stays on its device."""
-    rows = values.shape[0] if of == "sample" and len(values.shape) > 1 else 1
+    """Give the largest L2 norm of a sample or row, or of all of delta; it stays on its device."""
+    sizes = values.shape if len(values.shape) > 1 else ()
+    rows = math.prod({"sample": sizes[:1], "row": sizes[:-1]}.get(of or "whole", ()))
     wide = torch.complex128 if values.is_complex() else torch.float64
     flat = values.tensor.detach().reshape(rows, -1)
     return torch.amax(torch.linalg.vector_norm(flat, dim=1, dtype=wide))

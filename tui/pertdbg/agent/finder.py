@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from pertdbg.agent.seams.following import FollowsLoops, FollowsWeights
 from pertdbg.agent.seams.imports import Imports
+from pertdbg.agent.seams.locals import is_method_of
 from pertdbg.agent.seams.plans import Findings, is_foreign, loop_plans
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Chosen, is_generator, is_method_of, tracing
+from pertdbg.agent.seams.tracing import Chosen, Untraced, is_generator, tracing
 
 if TYPE_CHECKING:
     from pertdbg.agent.naming import Named
     from pertdbg.agent.run import Run
     from pertdbg.agent.seams.live import Live
 
-_GENERATOR = "is a generator or a coroutine, which can't be followed"
 _COMPILED = "; what runs inside torch.compile can't be observed"
 
 _NOTHING = {
@@ -63,7 +63,8 @@ class Finder:
     def install(self) -> None:
         """Arm what is needed."""
         self._imports.install()
-        self._imports.when("torch", self._torch_is_there)
+        # Torch's own import calls a million functions, and none that is followed.
+        self._imports.when("torch", self._torch_is_there, Untraced)
         self._not_traced = self._tracing.install()
 
     def remove(self) -> None:
@@ -161,10 +162,8 @@ class Finder:
         except Exception as error:  # noqa: BLE001 - whatever fails in us must not fail the target
             self._run.failed("reading a function", error)
             return None
-        if is_generator(code):
-            for plan in plans:
-                self._findings.miss(plan.spec.name, f"{plan.name} {_GENERATOR}")
-            return None
+        if self._live is not None and self._live.watches(code):
+            plans = tuple(plan for plan in plans if not plan.loop.whole)
         return FollowsLoops(plans, self._get_live) if plans else None
 
     def _get_live(self) -> Live | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from pertdbg.agent.base import C, numpy
 from pertdbg.record import Unknown
@@ -37,6 +37,20 @@ def _hidden_keys() -> Any:
 
 
 _KEYS = _hidden_keys()
+
+
+def _numpy_errors() -> tuple[Any, Any]:
+    """Give the variable that holds numpy's error state, from numpy 2 on, and what ignores all."""
+    umath = getattr(getattr(numpy, "_core", None), "umath", None)
+    variable = getattr(umath, "_extobj_contextvar", None)
+    if variable is None:
+        return None, None
+    with numpy.errstate(all="ignore"):
+        return variable, variable.get()
+
+
+_ERRORS, _IGNORED = _numpy_errors()
+"""`numpy.errstate` is written in Python: Ctrl-C in there would leave what it has set."""
 
 
 class Notes:
@@ -76,6 +90,8 @@ class Attempt:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
+            leave_all(error)
         if not isinstance(error, Exception):
             return False
         reason = error.reason if isinstance(error, NotKnown) else _told(error)
@@ -103,23 +119,73 @@ class Quiet:
     A torch-function mode (`torch.set_default_device` is one) sees nothing, and no dispatch mode.
     """
 
-    __slots__ = ("_guards", "_trace")
+    __slots__ = ("_before", "_errors", "_functions", "_keys", "_token", "_trace")
 
     def __enter__(self) -> None:
-        guards: list[Any] = [C.DisableTorchFunction(), C._ExcludeDispatchKeyGuard(_KEYS)]
-        if numpy is not None:
-            guards.append(numpy.errstate(all="ignore"))
-        for guard in guards:
-            guard.__enter__()
-        self._guards, self._trace = guards, C._get_tracing_state()
+        self._functions = C.DisableTorchFunction()
+        self._functions.__enter__()
+        self._keys = C._ExcludeDispatchKeyGuard(_KEYS)
+        self._keys.__enter__()
+        if _ERRORS is not None:
+            self._before = _ERRORS.get()
+            self._token = _ERRORS.set(_IGNORED)
+        elif numpy is not None:
+            self._errors = numpy.errstate(all="ignore")
+            self._errors.__enter__()
+        self._trace = C._get_tracing_state()
         if self._trace is not None:
             C._set_tracing_state(None)
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: object = None, error: BaseException | None = None, trace: object = None
+    ) -> None:
+        if error is not None:
+            leave_all(error)
         if self._trace is not None:
             C._set_tracing_state(self._trace)
-        for guard in reversed(self._guards):
-            guard.__exit__(*error)
+        if _ERRORS is not None:
+            _ERRORS.reset(self._token)
+        elif numpy is not None:
+            self._errors.__exit__(kind, error, trace)
+        self._keys.__exit__(kind, error, trace)
+        self._functions.__exit__(kind, error, trace)
+
+    def undo(self) -> None:
+        """Leave what was entered; what is left already takes no harm."""
+        if getattr(self, "_trace", None) is not None:
+            C._set_tracing_state(self._trace)
+            self._trace = None
+        if hasattr(self, "_token"):
+            with contextlib.suppress(RuntimeError):  # it is used up
+                _ERRORS.reset(self._token)
+            del self._token, self._before
+        elif hasattr(self, "_before"):
+            _ERRORS.set(self._before)
+            del self._before
+        _undo(self, "_errors", "_keys", "_functions")
+
+
+class Graphless:
+    """Make no graph inside; much as `torch.no_grad`, see `leave_all`."""
+
+    __slots__ = ("_backward",)
+
+    def __enter__(self) -> None:
+        self._backward = torch.is_grad_enabled()
+        C._set_grad_enabled(False)
+
+    def __exit__(
+        self, kind: object = None, error: BaseException | None = None, trace: object = None
+    ) -> None:
+        if error is not None:
+            leave_all(error)
+        C._set_grad_enabled(self._backward)
+
+    def undo(self) -> None:
+        """Leave it if it was entered; what is left already takes no harm."""
+        if hasattr(self, "_backward"):
+            C._set_grad_enabled(self._backward)
+            del self._backward
 
 
 class Ungraded:
@@ -133,16 +199,23 @@ class Ungraded:
 
     def __enter__(self) -> None:
         self._backward, self._forward = torch.is_grad_enabled(), C._is_fwd_grad_enabled()
-        try:
-            C._set_grad_enabled(False)
-            C._set_fwd_grad_enabled(False)
-        except BaseException:  # Ctrl-C in between: `with` leaves only what was entered
-            self.__exit__()
-            raise
+        C._set_grad_enabled(False)
+        C._set_fwd_grad_enabled(False)
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: object = None, error: BaseException | None = None, trace: object = None
+    ) -> None:
+        if error is not None:
+            leave_all(error)
         C._set_fwd_grad_enabled(self._forward)
         C._set_grad_enabled(self._backward)
+
+    def undo(self) -> None:
+        """Leave it if it was entered; what is left already takes no harm."""
+        if hasattr(self, "_backward") and hasattr(self, "_forward"):
+            C._set_fwd_grad_enabled(self._forward)
+            C._set_grad_enabled(self._backward)
+            del self._backward
 
 
 class _Refuse(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -150,17 +223,68 @@ class _Refuse(TorchDispatchMode):  # type: ignore[no-untyped-call]
         raise NotKnown(f"computed by __torch_dispatch__ ({func})")
 
 
-@contextlib.contextmanager
-def refusing() -> Iterator[None]:
+class Refusing:
     """Refuse, inside `Quiet`, whatever a tensor subclass would answer by its `__torch_dispatch__`.
 
     Reading as little as the shape of a wrapper can run its code: a mode of ours on top of the
     stack is asked first, and raises `NotKnown`.
     """
-    key = C.DispatchKey
-    with (
-        C._SetExcludeDispatchKeyGuard(key.Python, False),
-        C._SetExcludeDispatchKeyGuard(key.PythonTLSSnapshot, False),
-        _Refuse(),  # type: ignore[no-untyped-call]
-    ):
-        yield
+
+    __slots__ = ("_mode", "_python", "_snapshot")
+
+    def __enter__(self) -> None:
+        key = C.DispatchKey
+        self._python = C._SetExcludeDispatchKeyGuard(key.Python, False)
+        self._python.__enter__()
+        self._snapshot = C._SetExcludeDispatchKeyGuard(key.PythonTLSSnapshot, False)
+        self._snapshot.__enter__()
+        self._mode: Any = _Refuse()  # type: ignore[no-untyped-call]
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(
+        self, kind: object = None, error: BaseException | None = None, trace: object = None
+    ) -> None:
+        if error is not None:
+            leave_all(error)
+        self._mode.__exit__(kind, error, trace)
+        self._snapshot.__exit__(kind, error, trace)
+        self._python.__exit__(kind, error, trace)
+
+    def undo(self) -> None:
+        """Leave what was entered; what is left already takes no harm."""
+        if _get_current_dispatch_mode() is getattr(self, "_mode", self):
+            self._mode.__exit__(None, None, None)
+        _undo(self, "_snapshot", "_python")
+
+
+def leave_all(error: BaseException) -> None:
+    """Leave the contexts above that an exception from outside has kept from being left.
+
+    Python runs signal handlers between a call and the first line of the function that is called,
+    and behind each call of C. So Ctrl-C may arrive in an `__exit__` that has not done anything yet,
+    or in an `__enter__` that has: `with` asks neither again. The frame then stands in the
+    traceback. Whatever lets an exception out of us, or swallows it, is to ask for this first.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if id(frame.f_code) in _CROSSED:
+            frame.f_locals["self"].undo()
+        trace = trace.tb_next
+
+
+def _undo(context: object, *names: str) -> None:
+    """Leave guards if they are there, each once more at most."""
+    for name in names:
+        guard = getattr(context, name, None)
+        if guard is not None:
+            with contextlib.suppress(RuntimeError, TypeError):  # numpy's, that was not entered
+                guard.__exit__(None, None, None)
+            delattr(context, name)
+
+
+_CROSSED = frozenset(
+    id(function.__code__)
+    for cls in (Quiet, Graphless, Ungraded, Refusing)
+    for function in (cls.__enter__, cls.__exit__)
+)

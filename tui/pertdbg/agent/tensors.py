@@ -30,7 +30,7 @@ from pertdbg.agent.base import (
     stride_of,
     version_of,
 )
-from pertdbg.agent.quiet import Notes, NotKnown, refusing
+from pertdbg.agent.quiet import Graphless, Notes, NotKnown, Refusing
 from pertdbg.record import TensorFacts
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -215,7 +215,7 @@ def _autograd(tensor: torch.Tensor, path: str, notes: Notes) -> tuple[Any, ...]:
 
 
 def _has_tangent(tensor: torch.Tensor, path: str, notes: Notes) -> bool | None:
-    with notes.attempting(path, "has_tangent"), torch.no_grad():
+    with notes.attempting(path, "has_tangent"), Graphless():
         if wrapping(tensor) is not None:
             raise NotKnown("wrapped")
         dual = torch._VF._unpack_dual(tensor, level=forward_ad._current_level)
@@ -227,7 +227,7 @@ def _see_odd(tensor: torch.Tensor, path: str, notes: Notes) -> Sight:
     nature = _nature(tensor)
     reason = wrapping(tensor) or layout_reason(tensor)
     if nature.python and reason != "fake":
-        with refusing():
+        with Refusing():
             return _see_wrapped(tensor, path, notes, reason or "subclass")
     if reason is None and torch.nn.parameter.is_lazy(tensor):
         raise NotKnown("uninitialized")

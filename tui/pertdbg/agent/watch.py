@@ -16,6 +16,8 @@ from pertdbg.agent import aside
 from pertdbg.agent.adapter import Absent, Adapter, Missing, number, stored
 from pertdbg.agent.names import layer_name
 from pertdbg.agent.probe import Roles
+from pertdbg.agent.quiet import leave_all
+from pertdbg.agent.reraise import going_on
 from pertdbg.agent.seams.calls import (
     Call,
     Calls,
@@ -61,7 +63,8 @@ class Watch:
         self._calls, self._means = calls or Calls(run), means
         self._observer: Callable[..., Any] | None = None
         self._original = _function(cls, adapter.method)
-        self._code = written(self._original)
+        self.code = self._code = written(self._original)
+        """The update method's own."""
         self._inherited = adapter.method not in cls.__dict__
         self._layers: dict[int, Counted] = {}
 
@@ -91,32 +94,40 @@ class Watch:
         def update(layer: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling():  # a graph with us in it would be another one
                 return original(layer, *args, **kwargs)
-            before = aside.off()
+            call = None
             try:
-                call = self._enter(layer)
-            finally:
-                aside.on(before)
+                before = aside.off()
+                try:
+                    call = self._enter(layer)
+                finally:
+                    aside.on(before)
+            except BaseException as error:
+                self._interrupted(error, call)
+                raise
             try:
                 result = original(layer, *args, **kwargs)
             except BaseException as error:
-                if call is not None:
-                    before = aside.off()
-                    self._leave(call, layer, error=error)
-                    aside.on(before)
-                # A bare raise adds no entry for this frame again (Python 3.11 and later).
                 if error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
+                    going_on(error, error.__traceback__.tb_next)
+                try:
+                    before = aside.off()
+                    try:
+                        self._leave(call, layer, error=error)
+                    finally:
+                        aside.on(before)
+                except BaseException as other:
+                    self._interrupted(other, call)
+                    raise
                 raise
-            if call is None:
-                return result
-            before = aside.off()
             try:
-                self._leave(call, layer, result=result)
-            except BaseException as error:  # Ctrl-C while the target is stopped
-                error.__traceback__ = None
+                before = aside.off()
+                try:
+                    self._leave(call, layer, result=result)
+                finally:
+                    aside.on(before)
+            except BaseException as error:
+                self._interrupted(error, call)
                 raise
-            finally:
-                aside.on(before)
             return result
 
         return update
@@ -125,13 +136,17 @@ class Watch:
         """Note what is there before the body runs; None where this call is not to be observed."""
         if not self._calls.open or not self._means(layer):
             return None
-        with self._calls.guarded("observing a call"):
-            with Untraced():
-                call = self._begin(layer, sys._getframe(2))
-            self._calls.inside(True)
-            if call.lines is not None:
-                call.lines.start(self._code)
-            return call
+        try:
+            with self._calls.guarded("observing a call"):
+                with Untraced():
+                    call = self._begin(layer, sys._getframe(2))
+                self._calls.inside(True)
+                if call.lines is not None:
+                    call.lines.start(self._code)
+                return call
+        except BaseException:  # Ctrl-C: later calls are observed all the same
+            self._calls.inside(False)
+            raise
         return None
 
     def _begin(self, layer: Any, frame: types.FrameType) -> Call:
@@ -148,9 +163,18 @@ class Watch:
             call.lines.begin(call.entry)
         return call
 
+    def _interrupted(self, error: BaseException, call: Call | None) -> None:
+        """Let Ctrl-C that arrived in here, or while the target is stopped, go on to the target."""
+        leave_all(error)
+        if call is not None:
+            self._calls.inside(False)
+        going_on(error, None)
+
     def _leave(
-        self, call: Call, layer: Any, result: Any = None, error: BaseException | None = None
+        self, call: Call | None, layer: Any, result: Any = None, error: BaseException | None = None
     ) -> None:
+        if call is None:
+            return
         self._calls.inside(False)
         if call.lines is not None:
             call.lines.stop(error)

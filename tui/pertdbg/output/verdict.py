@@ -290,7 +290,7 @@ def _kind(found: DeltaFacts) -> str:
 def _no_bound(record: CallRecord) -> str:
     found = record.delta
     if found.bound_norm is not None and found.norm_max is not None:
-        of = " of a sample" if found.bound_of == "sample" else ""
+        of = f" of a {found.bound_of}" if found.bound_of in ("sample", "row") else ""
         return f"L2 norm{of} up to {number(found.norm_max)}, bound {number(found.bound_norm)}"
     reason = record.reason("delta.bound")
     return f"bound unknown: {reason}" if reason else "no bound declared"

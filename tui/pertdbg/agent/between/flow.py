@@ -35,7 +35,7 @@ from pertdbg.agent.between.summary import Interval, is_alive
 from pertdbg.agent.between.telling import weak, words
 from pertdbg.agent.names import names as parameter_names
 from pertdbg.agent.probe import Roles
-from pertdbg.agent.quiet import Quiet, Ungraded
+from pertdbg.agent.quiet import Quiet, Ungraded, leave_all
 from pertdbg.agent.seams.tracing import Chosen, Tracing, tracing
 from pertdbg.agent.tensors import is_tensor, reads_grad
 from pertdbg.between import Between
@@ -121,6 +121,9 @@ class Flow:
         except Exception as error:  # noqa: BLE001 - whatever fails in us must not fail the target
             self.fail(error)
             return None
+        except BaseException as error:  # Ctrl-C
+            leave_all(error)
+            raise
 
     def tick(self) -> int:
         """Give the next place in the journal."""

@@ -18,8 +18,8 @@ from pertdbg.agent.between.graphs import reach
 from pertdbg.agent.between.samples import Sample, address, at_hand, is_parameter, sample, version
 from pertdbg.agent.between.telling import Told, weak, words
 from pertdbg.agent.names import _tensors, _within
-from pertdbg.agent.quiet import Quiet, Ungraded
-from pertdbg.agent.seams.tracing import read_locals
+from pertdbg.agent.quiet import Quiet, Ungraded, leave_all
+from pertdbg.agent.seams.locals import read_locals
 from pertdbg.agent.tensors import is_tensor, name_of
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class ModuleCalls:
         except Exception as error:  # noqa: BLE001 - whatever fails in us must not fail the target
             flow.fail(error)
             return None
+        except BaseException as error:  # Ctrl-C
+            leave_all(error)
+            raise
 
     def _begin(
         self, module: Any, kind: Adapter | str | None, given: list[Any], *, grad_mode: bool

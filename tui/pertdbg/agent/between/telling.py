@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pertdbg.agent.between.events import Ref
-from pertdbg.agent.quiet import Quiet, Ungraded
-from pertdbg.agent.seams.tracing import read_locals
+from pertdbg.agent.quiet import Quiet, Ungraded, leave_all
+from pertdbg.agent.seams.locals import read_locals
 
 if TYPE_CHECKING:
     from pertdbg.agent.between.flow import Flow
@@ -53,6 +53,9 @@ def told(
     except Exception as error:  # noqa: BLE001 - whatever fails in us must not fail the target
         flow.fail(error)
         return None
+    except BaseException as error:  # Ctrl-C
+        leave_all(error)
+        raise
 
 
 def words(error: BaseException | None) -> str | None:

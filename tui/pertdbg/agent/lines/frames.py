@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import torch
 
 from pertdbg.agent.lines.shim import is_shim
 from pertdbg.agent.seams.plans import is_foreign
+from pertdbg.agent.seams.source import name_of_code
 from pertdbg.agent.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -78,9 +80,15 @@ def called_name(frame: types.FrameType) -> str:
 
 
 def qualified(code: types.CodeType) -> str:
-    """Give a function's name with that of its class, which code has from Python 3.11 on."""
-    name: str = getattr(code, "co_qualname", code.co_name)
-    return name
+    """Give a function's name with that of its class."""
+    name: str | None = getattr(code, "co_qualname", None)
+    return _in_source(code.co_filename, code) if name is None else name
+
+
+@functools.lru_cache(1024)
+def _in_source(_filename: str, code: types.CodeType) -> str:
+    """Find the name where code does not know it (3.10); it equals such code of another file."""
+    return name_of_code(code)
 
 
 def hide(trace: types.TracebackType | None, extra: set[int]) -> None:

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from torch.utils._device import DeviceContext
 
 from pertdbg.agent.lines.shim import caller, calling
+from pertdbg.agent.reraise import going_on
 
 _HANDLE = handle_torch_function.__code__
 
@@ -51,7 +52,6 @@ class OperationMode(TorchFunctionMode):
             self._hide(error, frame)
             if seen is not None:
                 self._watcher.after(seen, None, error)
-            # A bare raise adds no entry for this frame again (Python 3.11 and later).
             raise
         if seen is not None:
             self._watcher.after(seen, result, None)
@@ -66,7 +66,7 @@ class OperationMode(TorchFunctionMode):
         trace = error.__traceback__
         for _ in range(2):
             trace = None if trace is None else trace.tb_next
-        error.__traceback__ = trace
+        going_on(error, trace)
         self.extra.clear()
         if frame.f_code is _HANDLE and frame.f_back is not None:
             self.extra.update((id(frame), id(frame.f_back)))

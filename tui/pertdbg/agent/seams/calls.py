@@ -24,6 +24,8 @@ from pertdbg.record import BoundKind, BoundOf, Caller, CallRecord, Raised, Unkno
 from pertdbg.recording.parts import LayerSource
 
 if TYPE_CHECKING:
+    import torch
+
     from pertdbg.agent.between.seats import Opening
     from pertdbg.agent.lines.call import CallLines
     from pertdbg.agent.run import Run
@@ -220,6 +222,11 @@ class Calls:
         run, counted = self.run, call.counted
         if run.may_stop or run.wants_tensors(counted.name, counted.call + 1, fault=True):
             call.gradient = gradient_at_entry(of, gradient)
+
+    def limit(self, call: Call, norm: float | torch.Tensor, of: BoundOf) -> None:
+        """Say what limits the norm of delta, where that is known only when the call ends."""
+        if call.entry is not None:
+            call.entry.delta.bound_norm, call.entry.delta.bound_of = norm, of
 
     def finish(
         self,

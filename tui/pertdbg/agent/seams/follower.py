@@ -15,10 +15,10 @@ from pertdbg.agent.seams.calls import (
     caller_of,
 )
 from pertdbg.agent.seams.gradients import Backward
+from pertdbg.agent.seams.locals import read_locals
 from pertdbg.agent.seams.plans import Findings, Plan
-from pertdbg.agent.seams.scenes import Scope, form_of, numbers_of
+from pertdbg.agent.seams.scenes import Scope, form_of, numbers_of, subject_of
 from pertdbg.agent.seams.source import source_of
-from pertdbg.agent.seams.tracing import read_locals
 
 if TYPE_CHECKING:
     from pertdbg.agent.lines.call import CallLines
@@ -32,14 +32,15 @@ class Follower:
 
     def __init__(self, plan: Plan, calls: Calls, findings: Findings) -> None:
         self._plan, self._calls, self._findings = plan, calls, findings
-        self._counted: Counted | None = None
+        self._counted: dict[Any, Counted] = {}
+        """By the plan or, where its subject is an entry, by that too."""
         self.lines: CallLines | None = None
         """What goes through the lines of the function, where that is wanted."""
 
     @property
-    def name(self) -> str | None:
-        """What the loop is called, once a call of it was seen."""
-        return None if self._counted is None else self._counted.name
+    def names(self) -> list[str]:
+        """What the loop is called, once a call of it was seen; each entry has a name of its own."""
+        return [counted.name for counted in self._counted.values()]
 
     def line(self, frame: types.FrameType) -> None:
         """A line is about to run."""
@@ -53,6 +54,15 @@ class Follower:
         """The function returns, or an exception leaves it."""
         raise NotImplementedError
 
+    def suspend(self, frame: types.FrameType) -> None:
+        """The function is suspended."""
+
+    def resume(self, frame: types.FrameType) -> None:
+        """The function goes on."""
+
+    def close(self) -> None:
+        """It does not: nobody wants more of it."""
+
     @property
     def _is_sure(self) -> bool:
         """Whether this is a perturbation: its text says it, or a gradient came at least once."""
@@ -63,7 +73,8 @@ class Follower:
     ) -> Call:
         module = frame.f_code.co_name == "<module>"
         caller = caller_of(frame if module else frame.f_back)
-        call = self._calls.begin(self._known(), scene, numbers, caller, gradient, names_in(frame))
+        known, names = self._known(frame), names_in(frame)
+        call = self._calls.begin(known, scene, numbers, caller, gradient, names)
         call.lines = self.lines
         if self.lines is not None:
             self.lines.begin(call.entry)
@@ -81,27 +92,47 @@ class Follower:
         raised = None if error is None else frame.f_lineno
         self._calls.finish(call, scene, Outcome(None, error, raised, line), names_in(frame))
 
-    def _known(self) -> Counted:
+    def _known(self, frame: types.FrameType) -> Counted:
         """Give what is counted of the plan; from the first time on it is in the recording."""
-        if self._counted is None:
-            plan = self._plan
-            known = self._calls.loops.get(plan)
+        key = self._key(frame)
+        if key not in self._counted:
+            plan, loops = self._plan, self._calls.loops
+            known = loops.get(key)
             if known is None:
-                name = self._calls.free_name(plan.name)
+                wanted = plan.name if key is plan else f"{plan.name}[{key[1]}]"
+                name = self._calls.free_name(wanted)
                 known = self._calls.counting(name, source_of(name, plan.code))
-                self._calls.loops[plan] = known
+                loops[plan] = loops[key] = known
             self._findings.hit(plan.spec.name, known.name)
-            self._counted = known
-        return self._counted
+            self._counted[key] = known
+        return self._counted[key]
+
+    def _key(self, frame: types.FrameType) -> Any:
+        """Give what is counted by: the plan, or the entry that its subject is just now."""
+        index = self._plan.loop.index
+        if index is None:
+            return self._plan
+        entry = self._scope(frame).get(index)
+        small = type(entry) is int and -_ENTRIES < entry < _ENTRIES
+        named = type(entry) is str and len(entry) < _ENTRIES
+        return (self._plan, entry) if small or named else self._plan
 
     def _scope(self, frame: types.FrameType) -> Scope:
         return read_locals(frame, self._plan.names, traced=True)
 
     def _numbers(self, scope: Scope) -> Numbers:
+        of = subject_of(self._plan, scope)
         spec, guesses = self._plan.spec, self._plan.loop.guesses
         ranges = guesses.ranges if form_of(self._plan) == "image" else ()
         bounds = [bound for bound in guesses.bounds if bound not in ranges]
-        return numbers_of(spec, scope, bounds, guesses.steps)
+        loop = self._plan.loop
+        return numbers_of(
+            spec, scope, bounds, guesses.steps, norms=loop.norms, guards=loop.guards, of=of
+        )
+
+
+_ENTRIES = 64
+"""Entries of a longer list are counted as one: they are samples, rather than layers."""
 
 
 def names_in(frame: types.FrameType) -> Scope:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pertdbg.agent.seams.hand import modules_at_hand
 from pertdbg.agent.seams.plans import Plan
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Active
+from pertdbg.agent.seams.tracing import Active, is_generator
 
 if TYPE_CHECKING:
     from pertdbg.agent.lines.call import CallLines
@@ -27,9 +27,11 @@ class Loops:
 
     by_line = True
 
-    def __init__(self, plans: tuple[Plan, ...], live: GetLive) -> None:
+    def __init__(self, plans: tuple[Plan, ...], live: GetLive, *, lined: bool) -> None:
         self._plans, self._live = plans, live
         self._trackers: list[Follower] = []
+        self._lined = lined
+        """Its lines are gone through where that is wanted."""
         self._made = self._entered = False
         self._inside: CallLines | None = None
         """What goes through the lines of the function, where that is wanted."""
@@ -46,7 +48,29 @@ class Loops:
                     self._inside.lines.finish_line()
                 for tracker in self._trackers:
                     tracker.line(frame)
-                self._go_inside(live.calls, frame)
+                if self._lined:
+                    self._go_inside(live.calls, frame)
+
+    def suspend(self, frame: types.FrameType) -> None:
+        """The function is suspended, and what is under way in it with it."""
+        live = self._ready()
+        if live is not None:
+            with live.calls.guarded("following a loop"):
+                for tracker in self._trackers:
+                    tracker.suspend(frame)
+
+    def resume(self, frame: types.FrameType) -> None:
+        """The function goes on."""
+        live = self._ready()
+        if live is not None:
+            with live.calls.guarded("following a loop"):
+                for tracker in self._trackers:
+                    tracker.resume(frame)
+
+    def forget(self) -> None:
+        """Follow it no further."""
+        self._made, self._trackers = True, []
+        self._come_out()
 
     def end(self, frame: types.FrameType, value: Any, error: BaseException | None) -> None:
         """The function ends."""
@@ -57,8 +81,11 @@ class Loops:
                     self._inside.lines.leave(None if error is None else type(error).__name__)
                     self._inside.stop(error)
                 for tracker in self._trackers:
-                    tracker.end(frame, error, value)
-            names = [tracker.name for tracker in self._trackers if tracker.name is not None]
+                    if isinstance(error, GeneratorExit):
+                        tracker.close()
+                    else:
+                        tracker.end(frame, error, value)
+            names = [name for tracker in self._trackers for name in tracker.names]
             live.calls.run.flow.safely(live.calls.run.flow.left, names)
         self._trackers = []
         self._come_out()
@@ -111,12 +138,13 @@ class FollowsLoops:
     def __init__(self, plans: tuple[Plan, ...], live: GetLive) -> None:
         self._plans, self._live = plans, live
 
-    def begin(self, _: types.FrameType) -> Active | None:
+    def begin(self, frame: types.FrameType) -> Active | None:
         """Follow each call, but none inside a method that is observed itself."""
         live = self._live()
         if live is not None and not live.calls.open:
             return None
-        return Loops(self._plans, self._live)
+        # What goes through lines is in the way of other code, which runs while this is suspended.
+        return Loops(self._plans, self._live, lined=not is_generator(frame.f_code))
 
 
 class FollowsWeights:

@@ -10,8 +10,9 @@ import torch
 
 from pertdbg.agent.adapter import Missing, thing_in
 from pertdbg.agent.base import C, grad_of, shape_of
+from pertdbg.agent.seams.locals import read_locals
 from pertdbg.agent.seams.spec import roots
-from pertdbg.agent.seams.tracing import Active, Chosen, read_locals
+from pertdbg.agent.seams.tracing import Active, Chosen
 from pertdbg.agent.tensors import is_tensor, reads_grad
 
 _FUNC: Any = C._functorch

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pertdbg.agent.quiet import leave_all
+
 if TYPE_CHECKING:
     from pertdbg.agent.run import Run
 
@@ -20,6 +22,8 @@ class Guard:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
+            leave_all(error)
         if not isinstance(error, Exception):
             return False
         self._run.failed(self._doing, error)

@@ -73,7 +73,7 @@ def _tensors_of(node: ast.expr) -> list[str]:
 
 
 def _is_chain(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and _is_plain(node)
+    return isinstance(node, ast.Attribute) and is_plain(node)
 
 
 def is_keeping(call: ast.Call) -> bool:
@@ -201,11 +201,12 @@ def _steps(node: ast.AST, name: str, gradient: set[str]) -> Iterator[str]:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return
     for one, other in ((node.left, node.right), (node.right, node.left)):
-        if _is_plain(one) and (used_names(other) & gradient or _reads_grad(other, name)):
+        if is_plain(one) and (used_names(other) & gradient or _reads_grad(other, name)):
             yield ast.unparse(one)
 
 
-def _is_plain(node: ast.expr) -> bool:
+def is_plain(node: ast.expr) -> bool:
+    """Say whether something is a name, an attribute that a name leads to, or a number."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, (ast.Name, ast.Constant))

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from pertdbg.agent.seams.tracing import read_locals
+from pertdbg.agent.seams.locals import read_locals
 
 MODULES = 8
 """Most modules of one function."""

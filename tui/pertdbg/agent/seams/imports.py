@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import sys
 import types
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from pertdbg.agent.reraise import going_on
+
 Imported = Callable[[types.ModuleType], None]
+Within = Callable[[], AbstractContextManager[None]]
 
 
 class Imports(importlib.abc.MetaPathFinder):
@@ -17,6 +22,7 @@ class Imports(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Imported]] = {}
+        self._within: dict[str, Within] = {}
 
     def install(self) -> None:
         """Begin."""
@@ -27,13 +33,20 @@ class Imports(importlib.abc.MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
-    def when(self, name: str, imported: Imported) -> None:
-        """Ask to be told once a module is imported; at once if it is there already."""
+    def when(self, name: str, imported: Imported, within: Within = nullcontext) -> None:
+        """Ask to be told once a module is imported; at once if it is there already.
+
+        Args:
+            name: Of the module.
+            imported: Is told.
+            within: Gives what the module is to run in.
+        """
         module = sys.modules.get(name)
         if module is not None and not _is_loading(module):
             imported(module)
         else:
             self._waiting.setdefault(name, []).append(imported)
+            self._within[name] = within
 
     def find_spec(
         self,
@@ -50,7 +63,8 @@ class Imports(importlib.abc.MetaPathFinder):
             spec: importlib.machinery.ModuleSpec | None = find and find(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    _tell_after(spec.loader, lambda module: self._run(fullname, module))
+                    told_of = functools.partial(self._run, fullname)
+                    _tell_after(spec.loader, told_of, self._within[fullname])
                 return spec
         return None
 
@@ -59,18 +73,19 @@ class Imports(importlib.abc.MetaPathFinder):
             imported(module)
 
 
-def _tell_after(loader: Any, told: Imported) -> None:
+def _tell_after(loader: Any, told: Imported, within: Within) -> None:
     """Let this one loader tell when it has run its module; it is put back before that."""
     run = loader.exec_module
 
     def exec_module(module: types.ModuleType) -> None:
         del loader.exec_module
         try:
-            run(module)
+            with within():
+                run(module)
         except BaseException as error:
-            # A bare raise adds no entry for this frame again (Python 3.11 and later).
+            # A bare raise adds no entry for this frame again.
             if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next
+                going_on(error, error.__traceback__.tb_next)
             raise
         told(module)
 

@@ -14,12 +14,13 @@ from pertdbg.agent.seams.follower import Follower
 from pertdbg.agent.seams.following import Loops
 from pertdbg.agent.seams.gradients import Backward, Passes, runs_engine
 from pertdbg.agent.seams.local import Tracker
+from pertdbg.agent.seams.locals import is_method_of
 from pertdbg.agent.seams.module import Replaced
 from pertdbg.agent.seams.once import OneStep
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.shapes import adapter_for, subclasses
 from pertdbg.agent.seams.spec import Spec
-from pertdbg.agent.seams.tracing import Active, Chosen, is_method_of
+from pertdbg.agent.seams.tracing import Active, Chosen
 from pertdbg.agent.seams.weights import Attack, AttackCall
 from pertdbg.agent.watch import Watch
 
@@ -107,6 +108,10 @@ class Live:
         self._removals.append(watch.remove)
         self._watches.append((title, watch))
         self._by_method[cls, method] = watch
+
+    def watches(self, code: types.CodeType) -> bool:
+        """Say whether a function is an update method that is watched as such."""
+        return any(watch.code is code for _, watch in self._watches)
 
     def note_seen(self) -> None:
         """Note the layers of the watched classes whose update was called."""

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pertdbg.agent.seams.denominators import is_guard
 from pertdbg.agent.seams.flow import (
     Body,
     Loop,
@@ -28,7 +29,8 @@ from pertdbg.agent.seams.flow import (
     writes,
 )
 from pertdbg.agent.seams.guesses import Guesses, guess, is_copy, summands
-from pertdbg.agent.seams.places import with_places
+from pertdbg.agent.seams.norms import SILENT, FunctionNamed, Norms, norms_of
+from pertdbg.agent.seams.places import index_of, root_of, with_places
 from pertdbg.agent.seams.rebinds import Rebound, rebound
 
 
@@ -61,6 +63,26 @@ class GradientLoop:
     guesses: Guesses
     rebound: Rebound | None = None
     """What the moved subject is called, where the subject itself stays: a step without a loop."""
+    norms: Norms = SILENT
+    """What the text says of L2 norms of the subject."""
+    guards: frozenset[str] = frozenset()
+    """Names and attributes that only keep a denominator from being zero."""
+    apart: bool = False
+    """The gradient is taken elsewhere: it is there when a pass begins, if it comes at all."""
+    added: bool = False
+    """Where it is taken elsewhere: something adds the subject to what a function was given."""
+    renewing: frozenset[int] = frozenset()
+    """Lines that make the whole list, or dict, of which the subject is an entry."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether each run of the whole function is one pass."""
+        return self.apart and not self.first
+
+    @property
+    def index(self) -> str | None:
+        """The local that says which entry of a list or dict the subject is just now."""
+        return index_of(self.subject)
 
     def within(self, line: int) -> bool:
         """Say whether a line is one of the loop's."""
@@ -105,6 +127,7 @@ def find_loops(body: Body, gradient_calls: Iterable[str] = ()) -> tuple[Gradient
                 break
     for name in uses.keys() - {name for name, _ in found}:
         once = _once(body, nodes, name, calls) or _rebound(body, nodes, name, calls)
+        once = once or _apart(body, nodes, name, calls)
         if once is not None:
             found[name, 0] = once
     return tuple(
@@ -115,6 +138,32 @@ def find_loops(body: Body, gradient_calls: Iterable[str] = ()) -> tuple[Gradient
         )
         for key in sorted(found, key=lambda key: (key[1], key[0]))
     )
+
+
+def with_norms(
+    loops: Iterable[GradientLoop],
+    body: Body,
+    gradient_calls: Iterable[str],
+    expressions: Iterable[str],
+    function_named: FunctionNamed,
+) -> Iterator[GradientLoop]:
+    """Read loops for what limits a norm of their subjects.
+
+    Args:
+        loops: The loops of a function.
+        body: The function.
+        gradient_calls: Functions beside `grad` that give the gradient of an argument.
+        expressions: What adapters take for a bound, if it is there.
+        function_named: Gives a function that the loops call.
+    """
+    calls = frozenset(gradient_calls)
+    nodes = list(own_nodes(with_places(body, calls)))
+    guards = frozenset(each for each in expressions if is_guard(each, nodes))
+    for loop in loops:
+        inside = [node for node in nodes if loop.within(getattr(node, "lineno", 0))]
+        gradient = _gradient_names(inside, loop.subject, calls)
+        norms = norms_of(nodes, inside, loop.subject, gradient, function_named)
+        yield dataclasses.replace(loop, norms=norms, guards=guards)
 
 
 def _is_sure(use: ast.AST, gradient_calls: frozenset[str]) -> bool:
@@ -159,8 +208,9 @@ def _loop(
         return None
     before = [w for w in writes(nodes, name, frozenset()) if w.last_line < loop.lineno]
     first = loop.body[0].lineno
-    late = max(w.last_line for w in moving) < min(_giving(inside, gradient_calls), default=0)
-    return _made(
+    giving = _giving(inside, gradient_calls)
+    late = max(w.last_line for w in moving) < min(giving, default=0)
+    made = _made(
         body,
         inside,
         name,
@@ -174,6 +224,48 @@ def _loop(
         by_gradient=late or first == loop.lineno,
         first=first,
     )
+    whole = [] if made.index is None else writes(nodes, root_of(name), frozenset())
+    renewing = [write for write in whole if write.value is not None]
+    return dataclasses.replace(made, apart=not giving, renewing=_lines(renewing))
+
+
+def _apart(
+    body: Body, nodes: list[ast.AST], name: str, gradient_calls: frozenset[str]
+) -> GradientLoop | None:
+    """See a function that moves what outlives it along a gradient that was taken elsewhere."""
+    every = writes(nodes, name, _steppers(nodes, name))
+    if isinstance(body, ast.Module) or name in _parameters(body):
+        return None
+    if _giving(nodes, gradient_calls) or not _is_outside(nodes, name):
+        return None
+    if not _is_reached(body, nodes, name):
+        return None
+    gradient = _gradient_names(nodes, name, gradient_calls)
+    uses = {id(use) for of, use in _gradients(nodes, gradient_calls) if of == name}
+    moving = [node for node in nodes if writes([node], name, frozenset())]
+    if not any(_follows(node, gradient, uses) for node in moving):
+        return None
+    derived = spread(nodes, {name})
+    lines = body.body[0].lineno, body.end_lineno or body.lineno
+    made = _made(
+        *(body, nodes, name, derived, gradient_calls, [], every),
+        body_lines=lines,
+        by_gradient=False,
+    )
+    guesses = dataclasses.replace(made.guesses, is_delta=True)
+    return dataclasses.replace(made, apart=True, guesses=guesses)
+
+
+def _is_reached(body: Body, nodes: list[ast.AST], name: str) -> bool:
+    """Say whether a place is reached from an argument, or from outside: not from a local alone."""
+    root = root_of(name)
+    bound = any(isinstance(e, ast.Name) and e.id == root for n in nodes for e in targets(n))
+    return root in _parameters(body) or not bound or name.isidentifier()
+
+
+def _follows(node: ast.AST, gradient: set[str], uses: set[int]) -> bool:
+    """Say whether a statement depends on a gradient."""
+    return bool(used_names(node) & gradient) or any(id(part) in uses for part in ast.walk(node))
 
 
 def _once(

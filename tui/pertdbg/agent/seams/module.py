@@ -18,6 +18,7 @@ from torch.compiler import is_compiling
 from pertdbg.agent.adapter import Missing, thing_in
 from pertdbg.agent.base import shape_of
 from pertdbg.agent.names import layer_name
+from pertdbg.agent.reraise import going_on
 from pertdbg.agent.seams.calls import Calls, Counted, Outcome, Scene, caller_of
 from pertdbg.agent.seams.plans import Findings
 from pertdbg.agent.seams.scenes import first_tensor, image_scene, numbers_of
@@ -57,9 +58,9 @@ class Replaced:
                 if lines is not None:
                     lines.stop(error)
                     lines.close()
-                # A bare raise adds no entry for this frame again (Python 3.11 and later).
+                # A bare raise adds no entry for this frame again.
                 if error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
+                    going_on(error, error.__traceback__.tb_next)
                 raise
             if lines is not None:
                 lines.stop()

@@ -10,10 +10,10 @@ from pertdbg.agent.probe import Roles
 from pertdbg.agent.seams.calls import Call, Calls, Scene
 from pertdbg.agent.seams.follower import Follower
 from pertdbg.agent.seams.gradients import Backward
+from pertdbg.agent.seams.locals import read_locals
 from pertdbg.agent.seams.plans import Findings, Plan
 from pertdbg.agent.seams.rebinds import RETURNED, Rebound
 from pertdbg.agent.seams.scenes import Scope, first_tensor, image_scene, subject_of
-from pertdbg.agent.seams.tracing import read_locals
 from pertdbg.agent.tensors import is_tensor
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import types
 from collections.abc import Iterator
 from typing import TypeVar
 
+from pertdbg.agent.seams.entries import with_entries
 from pertdbg.agent.seams.flow import is_place, own_nodes, taken_of, without_data
 
 B = TypeVar("B", bound=ast.AST)
@@ -24,6 +26,7 @@ def with_places(body: B, gradient_calls: frozenset[str]) -> B:
         body: The function, or a module.
         gradient_calls: Functions beside `grad` that give the gradient of an argument.
     """
+    body = with_entries(body)
     places = frozenset(_places(list(own_nodes(body)), gradient_calls))
     if not places:
         return body
@@ -41,15 +44,31 @@ def last_part(place: str) -> str:
     return place
 
 
+@functools.lru_cache(maxsize=256)
+def root_of(place: str) -> str:
+    """Give the name that a place is reached from: ``self`` of ``self.delta``."""
+    node: ast.AST = ast.parse(place, mode="eval").body
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=256)
+def index_of(place: str) -> str | None:
+    """Give the local that says which entry a place is: ``i`` of ``deltas[i]``."""
+    if place.isidentifier():
+        return None
+    node = ast.parse(place, mode="eval").body
+    indexed = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name)
+    return node.slice.id if indexed else None  # type: ignore[attr-defined]
+
+
 def is_outside(place: str, code: types.CodeType) -> bool:
     """Say whether a place outlives one run of a function: it is not reached from a local alone."""
     if place.isidentifier():
         return place not in code.co_varnames
-    node: ast.AST = ast.parse(place, mode="eval").body
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    root = node.id if isinstance(node, ast.Name) else ""
+    root = root_of(place)
     return root in arguments or root not in (*code.co_varnames, *code.co_cellvars)
 
 

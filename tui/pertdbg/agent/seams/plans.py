@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import sys
 import types
 from collections.abc import Iterator
@@ -9,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pertdbg.agent.seams.flow import may_give
-from pertdbg.agent.seams.loops import GradientLoop, find_loops
+from pertdbg.agent.seams.loops import GradientLoop, find_loops, with_norms
 from pertdbg.agent.seams.places import last_part
 from pertdbg.agent.seams.rebinds import RETURNED
-from pertdbg.agent.seams.source import body_of, name_of_code
+from pertdbg.agent.seams.source import adds_to_argument, body_of, function_named, name_of_code
 from pertdbg.agent.seams.spec import Spec, roots
 
 _OURS = str(Path(__file__).parents[2])
@@ -83,13 +85,24 @@ def loop_plans(
         return ()
     where = name_of_code(code)
     plans: dict[tuple[str, int], Plan] = {}
-    loops, used = find_loops(body, calls), used_by(code)
-    for spec, loop in _fitting(loops, used, module, where, specs, findings):
+    bounds = {bound for spec in specs for bound in spec.bound}
+    named = functools.partial(function_named, code.co_filename)
+    loops = with_norms(find_loops(body, calls), body, calls, bounds, named)
+    told, used = tuple(_told(loop, code) for loop in loops), used_by(code)
+    for spec, loop in _fitting(told, used, module, where, specs, findings):
         key = loop.subject, loop.body[0]
         if key not in plans:
             name = where if not plans else f"{where}:{loop.subject}"
             plans[key] = Plan(spec, loop, code, name, _names(spec, loop))
     return tuple(plans.values())
+
+
+def _told(loop: GradientLoop, code: types.CodeType) -> GradientLoop:
+    """Say of a loop whether it moves what another method adds to its input."""
+    if not loop.whole:
+        return loop
+    added = adds_to_argument(code.co_filename, last_part(loop.subject))
+    return dataclasses.replace(loop, added=added)
 
 
 def _takes_gradients(code: types.CodeType, calls: set[str]) -> bool:
@@ -123,13 +136,16 @@ def _lacking(
         return "has another name or module"
     if spec.subject and not {loop.subject, last_part(loop.subject)}.intersection(spec.subject):
         return f"moves none of {', '.join(spec.subject)}"
+    if loop.whole and not spec.subject and not loop.added:
+        return "takes no gradient, and nothing adds it to an input"
     missing = spec.missing_names(used)
     return None if missing is None else f"uses none of {', '.join(missing)}"
 
 
 def _names(spec: Spec, loop: GradientLoop) -> frozenset[str]:
     guesses = loop.guesses
-    expressions = (*spec.expressions(), *guesses.bounds, *guesses.steps)
+    limit = () if loop.norms.limit is None else (loop.norms.limit,)
+    expressions = (*spec.expressions(), *guesses.bounds, *guesses.steps, *limit)
     named = (loop.subject, *guesses.added_to, *guesses.made_from)
     bound = () if loop.rebound is None or loop.rebound.name == RETURNED else (loop.rebound.name,)
     return roots((*expressions, *named, *bound))

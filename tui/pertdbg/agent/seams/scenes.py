@@ -14,10 +14,11 @@ from pertdbg.agent.base import dtype_of, shape_of
 from pertdbg.agent.probe import Roles
 from pertdbg.agent.seams.calls import Numbers, Scene
 from pertdbg.agent.seams.image import difference
+from pertdbg.agent.seams.norms import SILENT, Norms, of_dims
 from pertdbg.agent.seams.plans import Plan
 from pertdbg.agent.seams.spec import Form, Spec
 from pertdbg.agent.tensors import is_tensor
-from pertdbg.record import Unknown
+from pertdbg.record import BoundKind, BoundOf, Unknown
 
 Scope = Mapping[str, Any]
 
@@ -30,7 +31,8 @@ def subject_of(plan: Plan, scope: Scope) -> torch.Tensor | None:
     found = first_tensor(plan.spec.delta or (plan.loop.subject,), scope)
     if found is None:
         return None
-    named = plan.spec.subject  # what a person or an adapter calls a delta may be a parameter
+    # What a person or an adapter calls a delta may be a parameter, and what is added to an input.
+    named = plan.spec.subject or plan.loop.added
     if not named and issubclass(type(found), torch.nn.Parameter):
         return None
     dtype = dtype_of(found)
@@ -100,7 +102,14 @@ def image_scene(perturbed: Any, clean: Any, bound: float | None = None) -> Scene
 
 
 def numbers_of(
-    spec: Spec, scope: Scope, bounds: Iterable[str] = (), steps: Iterable[str] = ()
+    spec: Spec,
+    scope: Scope,
+    bounds: Iterable[str] = (),
+    steps: Iterable[str] = (),
+    *,
+    norms: Norms = SILENT,
+    guards: frozenset[str] = frozenset(),
+    of: Any = None,
 ) -> Numbers:
     """Read the numbers that the code declares.
 
@@ -109,20 +118,67 @@ def numbers_of(
         scope: What its names stand for.
         bounds: Expressions that the source limits each element to.
         steps: Expressions that the source multiplies the gradient by.
+        norms: What the source says of L2 norms.
+        guards: Expressions that only keep a denominator from being zero.
+        of: The tensor whose norm may be limited.
     """
     rate, _ = first_number((*spec.learning_rate, *steps), scope)
     bound, _ = first_number(bounds, scope)
-    kind = spec.bound_kind or "always"
+    if bound is None and norms.limit is not None:
+        limit, expression = first_number([norms.limit], scope)
+        if limit is not None:
+            return _limited(spec, norms, limit, expression, of, rate)
+    norm = None
     if bound is None:
-        bound, expression = first_number(spec.bound, scope)
+        named = [each for each in spec.bound if each not in guards]
+        bound, expression = first_number(named, scope)
         norm = None if bound is None else _norm(spec, scope)
         if bound is not None and norm != "inf":
-            why = f"{expression} = {bound:g} limits another norm than that of each element"
-            unknown = (Unknown("delta.bound", why),)
-            if norm != "l2" or spec.norm_of is None:
-                return Numbers(learning_rate=rate, unknown=unknown)
-            return Numbers(None, kind, bound, spec.norm_of, rate, unknown)
-    return Numbers(bound, None if bound is None else kind, learning_rate=rate)
+            return _of_another_norm(spec, norms, norm, bound, expression, of, rate)
+    return Numbers(bound, _kind(spec, bound), learning_rate=rate)
+
+
+def _kind(spec: Spec, bound: float | None) -> BoundKind | None:
+    return None if bound is None else spec.bound_kind or "always"
+
+
+def _limited(
+    spec: Spec, norms: Norms, limit: float, expression: str, of: Any, rate: float | None
+) -> Numbers:
+    """Give a limit of a norm that the source itself sets."""
+    if norms.other is not None:
+        why = f"{expression} = {limit:g} limits the L2 norm of {norms.other}"
+    else:
+        why = f"{expression} = {limit:g} limits another norm than that of each element"
+    unknown = (Unknown("delta.bound", why),)
+    whose = None if norms.other is not None else _whose(norms, of)
+    if whose is None:
+        return Numbers(learning_rate=rate, unknown=unknown)
+    return Numbers(None, _kind(spec, limit), limit, whose, rate, unknown)
+
+
+def _of_another_norm(
+    spec: Spec,
+    norms: Norms,
+    norm: str | None,
+    bound: float,
+    expression: str,
+    of: Any,
+    rate: float | None,
+) -> Numbers:
+    """Give a limit that an adapter names, where it limits no element by itself."""
+    why = f"{expression} = {bound:g} limits another norm than that of each element"
+    unknown = (Unknown("delta.bound", why),)
+    whose = spec.norm_of if norm == "l2" else None
+    if norm is None and norms.told and norms.dims is not None:
+        whose = _whose(norms, of)  # no other norm is spoken of, and not only to print it
+    if whose is None:
+        return Numbers(learning_rate=rate, unknown=unknown)
+    return Numbers(None, _kind(spec, bound), bound, whose, rate, unknown)
+
+
+def _whose(norms: Norms, of: Any) -> BoundOf | None:
+    return None if of is None else of_dims(norms.dims, len(shape_of(of)))
 
 
 def first_number(expressions: Iterable[str], scope: Scope) -> tuple[float | None, str]:

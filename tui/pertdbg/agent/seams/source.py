@@ -26,6 +26,38 @@ def body_of(code: types.CodeType) -> Body | None:
     return None
 
 
+def function_named(filename: str, name: str) -> ast.FunctionDef | None:
+    """Find a function of a file that no other one has the name of; None if it is not there."""
+    tree = _tree(filename)
+    found = [
+        node
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def adds_to_argument(filename: str, attribute: str) -> bool:
+    """Say whether a method in a file adds an attribute of its object to an argument of its own."""
+    tree = _tree(filename)
+    return any(
+        _adds(function, attribute)
+        for function in (() if tree is None else ast.walk(tree))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+
+
+def _adds(function: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str) -> bool:
+    own, *given = [argument.arg for argument in function.args.args] or [""]
+    wanted = f"{own}.{attribute}"
+    sums = [
+        {ast.unparse(node.left), ast.unparse(node.right)}
+        for node in ast.walk(function)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+    ]
+    return any(wanted in sides and not sides.isdisjoint(given) for sides in sums)
+
+
 def _tree(filename: str) -> ast.Module | None:
     if filename not in _trees:
         try:

@@ -57,6 +57,8 @@ class Spec:
     """Where the code says which norm."""
     norm_of: BoundOf | None = None
     """What has the L2 norm that the bound limits, where it limits one."""
+    relative_bound: tuple[str, ...] = ()
+    """Limit of the L2 norm of what is added to weights, as a multiple of their own norm."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Spec:
@@ -82,7 +84,7 @@ class Spec:
         """Give every expression that is looked up in a function's locals."""
         return (
             *(*self.delta, *self.input, *self.perturbed_input, *self.model, *self.step),
-            *(*self.bound, *self.learning_rate, *self.norm_name),
+            *(*self.bound, *self.learning_rate, *self.norm_name, *self.relative_bound),
         )
 
 

@@ -18,12 +18,14 @@ from pertdbg.agent.adapter import Missing, thing_in
 from pertdbg.agent.base import dtype_of, grad_of, shape_of
 from pertdbg.agent.probe import Roles
 from pertdbg.agent.seams.calls import Call, Calls, Counted, Numbers, Outcome, Scene, caller_of
+from pertdbg.agent.seams.denominators import is_guard
+from pertdbg.agent.seams.flow import own_nodes
 from pertdbg.agent.seams.image import quietly
+from pertdbg.agent.seams.locals import read_locals
 from pertdbg.agent.seams.plans import Findings
-from pertdbg.agent.seams.scenes import image_scene, numbers_of
-from pertdbg.agent.seams.source import name_of_code, source_of
+from pertdbg.agent.seams.scenes import first_number, image_scene, numbers_of
+from pertdbg.agent.seams.source import body_of, name_of_code, source_of
 from pertdbg.agent.seams.spec import Spec, roots
-from pertdbg.agent.seams.tracing import read_locals
 from pertdbg.agent.tensors import is_tensor
 from pertdbg.record import Unknown
 
@@ -101,6 +103,7 @@ class AttackCall:
         moved = self._kept(scope)
         gradient = _joined([self._gradients.get(name) for name in moved])
         self._calls.attend(call, scene.roles.perturbed_input, gradient)
+        self._limit(call, scope, scene)
         if not moved:
             why = "no weight was moved"
             scene = Scene(unknown=(Unknown("delta", why), Unknown("gradient", why)))
@@ -122,6 +125,17 @@ class AttackCall:
             return scene
         why = f"{len(kept)} weights as one vector: {', '.join(sorted(kept))}"[:200]
         return Scene(scene.roles, (*scene.unknown, Unknown("tensors", why)), scene.image)
+
+    def _limit(self, call: Call, scope: Mapping[str, Any], scene: Scene) -> None:
+        """Say what limits the norm of delta in this call: it may go with that of the weights."""
+        spec, clean = self._attack.spec, scene.roles.input
+        share, _ = first_number(spec.relative_bound, scope)
+        if share is not None and is_tensor(clean):
+            self._calls.limit(call, quietly(lambda: abs(share) * _size(clean)), "whole")
+        elif spec.norm == "l2" and len(self._kept(scope)) == 1:  # each weight has its own limit
+            bound, _ = first_number(_limits(spec, self._attack.code), scope)
+            if bound is not None:
+                self._calls.limit(call, bound, "whole")
 
     def _kept(self, scope: Mapping[str, Any]) -> Tensors:
         return self._copies or _backup(scope, self._attack.spec, self._parameters)
@@ -213,6 +227,21 @@ def _joined(tensors: list[Any]) -> Any:
     if len({(dtype_of(tensor), tensor.device) for tensor in tensors}) > 1:
         return None
     return quietly(lambda: torch.cat([torch.reshape(tensor, (-1,)) for tensor in tensors]))
+
+
+@functools.lru_cache(maxsize=64)
+def _limits(spec: Spec, code: types.CodeType) -> tuple[str, ...]:
+    """Give what the adapter takes for a limit, without what only guards a denominator."""
+    body = body_of(code)
+    nodes = [] if body is None else list(own_nodes(body))
+    return tuple(bound for bound in spec.bound if not is_guard(bound, nodes))
+
+
+def _size(weights: torch.Tensor) -> torch.Tensor:
+    """Give the L2 norm in float64; it stays on its device."""
+    wide = torch.complex128 if dtype_of(weights).is_complex else torch.float64
+    size: torch.Tensor = torch.linalg.vector_norm(weights, dtype=wide)
+    return size
 
 
 def _moved(scene: Scene) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 from pertdbg.findings.rule import Closing, Found, Past, ending, rule
 from pertdbg.findings.rules.common import (
@@ -15,11 +14,7 @@ from pertdbg.findings.rules.common import (
     unit,
 )
 from pertdbg.output.words import number, share
-from pertdbg.record import CallRecord, TensorFacts
-
-_OTHER_NORM = re.compile(r"(?P<name>\w*) = (?P<value>[0-9.e+-]+) limits another norm")
-_GUARD_MOST = 1e-3
-"""Largest number that only keeps a denominator from being zero."""
+from pertdbg.record import BoundOf, CallRecord, TensorFacts
 
 _GROWN = 3.0
 """How many times larger delta must get for a first step that rescales the start."""
@@ -111,26 +106,23 @@ def beyond(call: CallRecord, past: Past) -> Found | None:
 
 @rule("delta-out-of-bound", flags=("delta_norm > 0 AND delta_bound IS NULL",))
 def beyond_norm(call: CallRecord, past: Past) -> Found | None:
-    """The norm of delta proves that one of its rows exceeds the norm that the code limits.
+    """An L2 norm of delta is larger than the limit that the code sets it.
 
-    The limit may hold for each sample, or for each token of a text, so the norm of all of n of them
-    is at most sqrt(n) times it. A small number that the source adds, or takes as the least value,
-    is the guard of a denominator and no limit, whatever its name.
+    What has the norm, a sample, a row or the whole, is what the code says. What a recomputed
+    difference of rounded tensors can be off by does not count.
     """
-    limit = _norm_limit(call, past.source.source if past.source else None)
-    facts, norm = call.tensors.after.delta, call.delta.norm
-    if limit is None or facts is None or norm is None or not finite(norm):
+    delta, facts = call.delta, call.tensors.after.delta
+    largest, limit = delta.norm_max, delta.bound_norm
+    if facts is None or largest is None or not limit or not finite(largest):
         return None
-    rows = _rows(facts.shape)
-    most = limit * math.sqrt(rows)
-    if call.update.created or norm <= most * (1 + 1e-3) + numel(facts) * unit(facts):
+    off = math.sqrt(_length(facts.shape, delta.bound_of)) * _slack(call, limit)
+    if call.update.created or largest <= limit * (1 + 1e-3) + off:
         return None
+    of = {"sample": "a sample of ", "row": "a row of "}.get(delta.bound_of or "", "")
     return Found(
-        f"the norm of delta is {number(norm)}; with each of {rows} rows within the limit "
-        f"{number(limit)} that the code names, it could be {number(most)} at most. "
-        "The attack is stronger than what it is reported as.",
-        evidence=("delta.norm", "tensors.after.delta.shape"),
-        values={"limit": limit},
+        f"the norm of {of}delta is up to {number(largest)}, above the limit {number(limit)} that "
+        "the code names. The attack is stronger than what it is reported as.",
+        evidence=("delta.norm_max", "delta.bound_norm", "delta.bound_of"),
         reason="norm",
     )
 
@@ -239,31 +231,10 @@ def _on_the_old(left: CallRecord | None, before: CallRecord | None) -> bool:
     return now is not None and then is not None and now.depth > then.depth > 0
 
 
-def _rows(shape: tuple[int, ...]) -> int:
-    """Count what may have a norm of its own: images (four dimensions), else rows."""
-    if len(shape) < 2:
-        return 1
-    return shape[0] if len(shape) == 4 else math.prod(shape[:-1])
-
-
-def _norm_limit(call: CallRecord, source: str | None) -> float | None:
-    found = _OTHER_NORM.search(call.reason("delta.bound") or "")
-    try:
-        limit = float(found["value"]) if found else None
-    except ValueError:
-        return None
-    if found is None or limit is None:
-        return None
-    return None if limit <= _GUARD_MOST and _keeps_from_zero(found["name"], source) else limit
-
-
-def _keeps_from_zero(name: str, source: str | None) -> bool:
-    """Say whether a source adds a name to something, or takes it as the least value."""
-    word = rf"(?:\w+\.)*{re.escape(name)}\b"
-    added = rf"\+\s*{word}(?!\s*[*@/.(])|(?<![*@/\w.])(?<![*@/] ){word}\s*\+"
-    least = rf"(?:clamp|clip)\(\s*(?:min\s*=\s*)?{word}|(?:clamp_min|add)\(\s*{word}"
-    larger = rf"max(?:imum)?\([^()]*,\s*{word}"
-    return bool(name and re.search(f"{added}|{least}|{larger}", source or ""))
+def _length(shape: tuple[int, ...], of: BoundOf | None) -> int:
+    """Count the elements that have one norm together."""
+    behind = {"sample": shape[1:], "row": shape[-1:]}.get(of or "", shape)
+    return math.prod(behind if len(shape) > 1 else shape)
 
 
 def _another(call: CallRecord, before: CallRecord) -> bool:
