@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -101,6 +102,51 @@ def test_a_csv_row_holds_every_field_of_its_record(
     assert sum(cell == "nan" for cell in finite) == sum(
         record.gradient.norm is not None and math.isnan(record.gradient.norm) for record in records
     )
+
+
+L2 = """
+import torch
+
+def pgd(model, x, eps, alpha, steps, norm="l2"):
+    delta = torch.zeros_like(x, requires_grad=True)
+    for _ in range(steps):
+        model(x + delta).sum().backward()
+        with torch.no_grad():
+            delta += alpha * delta.grad / delta.grad.norm(dim=1, keepdim=True)
+            delta *= eps / delta.norm(dim=1, keepdim=True).clamp(min=eps)
+            delta.grad.zero_()
+    return delta.detach()
+
+pgd(torch.nn.Linear(4, 1), torch.rand(3, 4), eps=0.5, alpha=0.2, steps=4)
+"""
+
+
+def test_the_bound_of_an_l2_norm_is_exported_and_found_by_what_the_file_says_of_itself(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(L2)
+    file, out = tmp_path / "a.pertdbg", tmp_path / "out.csv"
+    command = [sys.executable, "-m", "pertdbg", "record", "-o", str(file), "train.py"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    export(file, "csv", out)
+    rows = rows_of(out)
+    # The gradient of a linear model is the same everywhere: each step adds 0.2 up to the bound.
+    expected = {1: 0.2, 2: 0.4, 3: 0.5, 4: 0.5}
+    assert {
+        int(row["step"]): float(row["delta.norm_max"]) for row in rows if row["step"] != "0"
+    } == (pytest.approx(expected, rel=1e-5))
+    assert {(row["delta.bound_norm"], row["delta.bound_of"]) for row in rows} == {("0.5", "sample")}
+    assert {row["delta.bound"] for row in rows} == {""}
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for path in ("delta.bound_norm", "delta.bound_of", "delta.norm_max"):
+            names = "SELECT name FROM scalar WHERE path = ?"
+            ((name,),) = connection.execute(names, (path,)).fetchall()
+            part, _, place = name.partition(".json")
+            found = connection.execute(
+                f"SELECT json_extract(json, '${place}') FROM call"
+                f" JOIN detail ON detail.id = call.{part} ORDER BY call.id"
+            ).fetchall()
+            assert [str(value) for (value,) in found] == [row[path] for row in rows]
 
 
 def test_texts_in_csv_neither_break_rows_nor_run_in_a_spreadsheet(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ OTHERS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "detail": (
         ("id", "1", "number that storages, shared, ..., caller of call hold"),
-        ("json", "", "the part of the record, JSON"),
+        ("json", "", "the part of the record, JSON; PART.json[k] is what item k of it says"),
     ),
     "mark": (
         ("id", "1", "number of the mark"),
@@ -102,8 +102,48 @@ OTHERS: dict[str, tuple[tuple[str, str, str], ...]] = {
 """Name, unit and meaning of the columns of the tables beside `call`, without their checksums."""
 
 
+IN_DETAIL: tuple[tuple[str, str | None, str, str, str], ...] = (
+    ("storages.json[*][0]", None, "text", "", "label of a storage within the call"),
+    ("storages.json[*][1]", None, "int", "byte", "its size"),
+    ("storages.json[*][2]", None, "any", "", "list of the tensors that it holds"),
+    ("storages.json[*][3]", None, "bool", "1", "its address stands in storages_addresses"),
+    ("shared.json[*]", None, "any", "", "list of two tensors that share storage at exit"),
+    ("backward_reaches.json[0]", None, "any", "", "list of the leaves that a backward reaches"),
+    ("backward_reaches.json[1]", None, "bool", "1", "the walk saw the whole graph"),
+    ("backward_reaches.json[2]", None, "any", "", "list of what ran before the call, or null"),
+    (
+        *("backward_reaches.json[3][0]", "delta.bound_norm", "float", "1"),
+        "limit that the code declares for an L2 norm of delta",
+    ),
+    (
+        *("backward_reaches.json[3][1]", "delta.bound_of", "text", ""),
+        "sample: the norm of each sample is limited; row: that of each row (the last dimension); "
+        "whole: that of all of delta",
+    ),
+    (
+        *("backward_reaches.json[3][2]", "delta.norm_max", "float", "1"),
+        "the largest of these norms, accumulated in float64",
+    ),
+    ("unknown.json[*][0]", None, "text", "", "a field that is not known"),
+    ("unknown.json[*][1]", None, "text", "", "why"),
+    ("findings.json[*]", None, "text", "", "a kind of finding"),
+    ("caller.json[0]", None, "text", "", "file of the line that called the update"),
+    ("caller.json[1]", None, "int", "line", "its number"),
+)
+"""Place in the JSON of a part, path in the record where it has one, type, unit and meaning; an item
+that is missing behind the others is not known, or does not apply."""
+
+_AS_SQL = """
+Parts of a record that repeat are JSON, found by the id that the part's column in `call` holds.
+`backward_reaches.json[3][0]` is read as
+
+    select call.id, json_extract(json, '$[3][0]') from call
+    join detail on detail.id = call.backward_reaches
+"""
+
+
 def described() -> list[tuple[int, str, str | None, str, str, str]]:
-    """Give the rows of the table `scalar`: the columns of `call`, then `table.column`."""
+    """Give the rows of the table `scalar`: columns of `call`, `table.column`, places in JSON."""
     rows: list[tuple[int, str, str | None, str, str, str]] = [
         (k, c.name, c.path, c.kind, c.unit, c.doc) for k, c in enumerate(CALL)
     ]
@@ -111,6 +151,7 @@ def described() -> list[tuple[int, str, str | None, str, str, str]]:
         kinds = _kinds(table)
         for name, unit, doc in columns:
             rows.append((len(rows), f"{table}.{name}", None, kinds.get(name, "any"), unit, doc))
+    rows += [(k, *place) for k, place in enumerate(IN_DETAIL, len(rows))]
     return rows
 
 
@@ -123,15 +164,19 @@ def markdown() -> str:
         lines += ["", f"### {table}", "", *_HEAD]
         lines += [_line(name, kinds.get(name, "any"), unit, doc) for name, unit, doc in columns]
         lines.append(_line("crc", "int", "1", _CRC))
+    lines += ["", "### JSON in detail", *_AS_SQL.splitlines(), "", *_HEAD_OF_JSON]
+    lines += [_line(place, kind, unit, doc, path) for place, path, kind, unit, doc in IN_DETAIL]
     return "\n".join(lines) + "\n"
 
 
 _HEAD = ("| column | type | unit | meaning |", "|---|---|---|---|")
+_HEAD_OF_JSON = ("| place | type | unit | meaning |", "|---|---|---|---|")
 
 
-def _line(name: str, kind: str, unit: str, doc: str) -> str:
+def _line(name: str, kind: str, unit: str, doc: str, path: str | None = None) -> str:
     doc = doc.replace("|", "\\|").replace("<", "&lt;")
-    return f"| `{name}` | {kind} | {unit or '-'} | {doc} |"
+    of = f" (`{path}`)" if path else ""
+    return f"| `{name}`{of} | {kind} | {unit or '-'} | {doc} |"
 
 
 def _kinds(name: str) -> dict[str, str]:
