@@ -85,6 +85,31 @@ def test_a_target_is_stepped_run_to_its_end_and_its_recording_kept(
         assert len(recording) == 6
 
 
+def test_keys_that_come_before_the_target_has_stopped_are_not_lost(tmp_path: Path) -> None:
+    async def act(app: PertdbgApp, pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.session.state is State.STOPPED)
+        app.action_next()  # nothing is heard of the target between these
+        app.action_line(True)
+        app.action_line(True)
+        await until(
+            pilot,
+            lambda: (app.cursor, app.line) == (3, 1) and app.session.state is State.STOPPED,
+        )
+        app.action_line(True)
+        app.action_next()
+        await until(
+            pilot,
+            lambda: (app.cursor, app.line) == (3, None) and app.session.state is State.STOPPED,
+        )
+        app.action_next()
+        app.session.state = State.RUNNING  # as it is once the target has said that it goes on
+        app.action_go()
+        await until(pilot, lambda: app.session.state is State.ENDED)
+        assert app.store.head == 6
+
+    live(tmp_path, act)
+
+
 def test_quitting_while_the_target_waits_asks_and_leaves_no_process(tmp_path: Path) -> None:
     pids: list[int] = []
 

@@ -12,9 +12,6 @@ from pertdbg.errors import PertdbgError
 from pertdbg.output.safe import printable
 from pertdbg.session import State
 
-_OWED = 20
-"""Most calls that can be asked for ahead of a slow target."""
-
 
 class PertdbgApp(Inspector):
     """The time-travel debugger on a session."""
@@ -23,13 +20,10 @@ class PertdbgApp(Inspector):
         """Move to the next call, or the end of this one; at the head, let the target make it."""
         if self.cursor < self.store.head or self._is_inside():
             self.action_forward()
-        elif self.stepping:
-            self.owed = min(self.owed + 1, _OWED)
-        elif self.session.state is State.RUNNING and self.session.live:
+        elif self.session.state is State.RUNNING and not self.stepping and self.session.live:
             self.action_pause()
-        elif self.can_run():
-            self.follow = self.stepping = True
-            self.session.next()
+        else:
+            self.run_call()
 
     def action_previous(self) -> None:
         """Move to the previous call."""
@@ -130,7 +124,8 @@ class PertdbgApp(Inspector):
             self.interrupted = True
             self.hint("this target is not ours to interrupt; ctrl+c again leaves it running")
         elif self.session.live and not self.interrupted:
-            self.interrupted, self.owed = True, 0
+            self.interrupted = True
+            self.owed.clear()
             self.session.interrupt()
             self.hint("interrupt sent to the target; ctrl+c again quits")
         else:
@@ -212,9 +207,8 @@ class PertdbgApp(Inspector):
     def _go_to(self, id_: int | None) -> None:
         if id_ is None:
             return
-        if id_ > self.store.head and self.can_run():
-            self.follow = True
-            self.session.go(id_)
+        if id_ > self.store.head:
+            self.run_to(id_)
             return
         self.follow = id_ == self.store.head
         self.move(id_)

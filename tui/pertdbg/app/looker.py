@@ -71,7 +71,8 @@ class Looker(Viewer):
         """Show the same call of another rank, or of the next one."""
         record = self.view.record
         session.switch(to)
-        self.stepping, self.owed = False, 0
+        self.stepping = False
+        self.owed.clear()
         self.store.refresh()
         self.store.opened = False
         if self.store.recording is not None and record is not None and not self.follow:

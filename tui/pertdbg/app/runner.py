@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pertdbg.app.stops import Stops
@@ -11,6 +13,9 @@ from pertdbg.session import Event, Session, State, Stopped
 
 if TYPE_CHECKING:
     from pertdbg.conditions import Condition
+
+_OWED = 20
+"""Most moves that can be asked for ahead of a slow target."""
 
 _WATCHED = "another process writes this recording: it is followed, not steered"
 
@@ -27,22 +32,37 @@ class Runner(Trier):
 
     def action_go(self) -> None:
         """Let the target run to its next stop or its end."""
-        if self.can_run():
-            self.follow = True
-            self.session.go()
+        self.run_to(None)
 
     def action_pause(self) -> None:
         """Stop a running target at its next call."""
-        self.owed = 0
+        self.owed.clear()
         if self.is_watched():
             self.hint(_WATCHED)
         elif self.session.state is State.RUNNING and not self.stepping:
             self.session.pause()
             self.hint("stopping at the next call")
 
+    def run_to(self, id_: int | None) -> None:
+        """Let the target run to a call, or to its end, also from where it was sent before."""
+        if self.stepping or self.can_run():
+            self.follow, self.stepping = True, False
+            self.owed.clear()
+            self.session.go(id_)
+
+    def run_call(self) -> None:
+        """Let the target run to the end of its next call, where it can be sent on."""
+        if self.stepping:
+            self._owe(self.run_call)
+        elif self.can_run():
+            self.follow = self.stepping = True
+            self.session.next()
+
     def run_line(self, into: bool) -> None:
         """Let the target run one line, where it is at the head and can be sent on."""
-        if self.session.state is State.RUNNING and self.session.live:
+        if self.stepping:
+            self._owe(functools.partial(self.run_line, into))
+        elif self.session.state is State.RUNNING and self.session.live:
             self.action_pause()
         elif self.can_run():
             self.follow = self.stepping = True
@@ -57,6 +77,11 @@ class Runner(Trier):
             self.send_stops()
             self.follow = True
             self.session.go()
+
+    def _owe(self, action: Callable[[], None]) -> None:
+        """Do something once the target has stopped where it was sent."""
+        if len(self.owed) < _OWED:
+            self.owed.append(action)
 
     def send_stops(self) -> None:
         """Say where the target is to stop."""

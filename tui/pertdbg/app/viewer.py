@@ -80,8 +80,8 @@ class Viewer(App[int]):
         """Whether the cursor keeps up with the head."""
         self.stepping = False
         """Whether the target was sent to its next call and has not stopped there yet."""
-        self.owed = 0
-        """Calls asked for while the target was on its way to the one before."""
+        self.owed: list[Callable[[], None]] = []
+        """What was asked for while the target was on its way to where it was sent before."""
         self.interrupted = False
         """Whether the target was interrupted since it last went on."""
         self.own_keys: dict[str, str] = {}
@@ -158,13 +158,11 @@ class Viewer(App[int]):
         self._keep_time()
 
     def _step_on(self) -> None:
-        """Send the target to a call that was asked for meanwhile."""
+        """Send the target to where it was asked to go meanwhile."""
         if self.owed and self.session.state is State.STOPPED:
-            self.owed -= 1
-            self.stepping = True
-            self.session.next()
+            self.owed.pop(0)()
         else:
-            self.owed = 0
+            self.owed.clear()
 
     def _catch_up(self) -> None:
         """Read what is new, and move the cursor along where it follows."""
@@ -230,7 +228,7 @@ class Viewer(App[int]):
         """Move the cursor to a call, or to one of its lines, as far as there are calls."""
         last, newest = self.store.end
         if id_ < self.store.head:
-            self.owed = 0
+            self.owed.clear()
         id_ = min(max(id_, min(1, last)), last)
         before = (self.cursor, self.line)
         self.line = newest if line is None and id_ > self.store.head else line
