@@ -18,8 +18,8 @@ SCENARIOS = [
     for name, _ in listing()
     if name != "digits-pgd" or importlib.util.find_spec("sklearn") is not None
 ]
-LONGER = {"sift": 60, "nan-gradient": 20}
-"""Calls by default, where it is not 6; with ``--whole`` all make 200."""
+LONGER = {"sift": 30, "nan-gradient": 10}
+"""Calls by default, where it is not 4; with ``--whole`` all make 200."""
 
 Runs = tuple[dict[str, list[Any]], dict[str, list[Any]]]
 
@@ -38,7 +38,7 @@ def run(mode: str, calls: dict[str, int]) -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Runs:
     whole = request.config.getoption("--whole")
-    calls = {name: 200 if whole else LONGER.get(name, 6) for name in SCENARIOS}
+    calls = {name: 200 if whole else LONGER.get(name, 4) for name in SCENARIOS}
     return run("plain", calls), run("observed", calls)
 
 

@@ -158,15 +158,17 @@ def test_ranks_are_stepped_and_left_and_the_job_ends_as_it_would_have(
     async def play() -> LaunchedRanks:
         session = launch(folder, steps)
         await session.start()
-        assert await stop(session) == 1
+        await soon(lambda: [s.state for s in session.states()] == [State.STOPPED] * 2)
+        session.switch(0)  # either may have come first
         for call in range(2, steps // 2):
             session.next()
-            assert await stop(session) == call
+            await soon(lambda: session.states()[0].calls == call)  # noqa: B023 - awaited here
+            await soon(lambda: session.states()[0].state is State.STOPPED)
         session.choose_others(Others.HELD)
         await soon(lambda: {s.state for s in session.states()} == {State.STOPPED})
         here = session.states()[0].calls
         session.next()  # its collective waits for the other rank, which is held
-        await soon(lambda: session.states()[0].waits_for == (1,), "who waits for whom")
+        await soon(lambda: session.states()[0].waits_for == (1,), session.states)
         left = session.states()[0].left
         assert left is not None
         assert 1500 < left < 1800

@@ -28,7 +28,7 @@ from pertdbg.ranklaunch import Launch
 from pertdbg.ranks import RankSession, RankState, rank_state
 from pertdbg.recording.copy import copy_recording
 from pertdbg.seat import remove
-from pertdbg.session import Ended, Event, State, TargetEnded
+from pertdbg.session import Ended, Event, Loading, State, TargetEnded
 from pertdbg.target import Script
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class LiveRanks(RankSession):
         self._heard: dict[int, Event] = {}
         """What each rank said last."""
         self._pictures: frozenset[str] = frozenset()
+        self._steered = False
+        """A rank was chosen or sent on: it stays the one that is looked at. Else the lowest is."""
 
     @property
     def live(self) -> bool:
@@ -88,20 +90,21 @@ class LiveRanks(RankSession):
 
     def next(self) -> None:
         """Let the rank run to the end of its next call, and the others as `others` says."""
-        shown = self._shown
+        shown, self._steered = self._shown, True
         if shown is not None:
             shown.next()
             self._move_others(shown.recording.head + 1 if shown.recording is not None else 1)
 
     def go(self, until: int | None = None) -> None:
         """Let the rank run to the end of a call, or to its own end, and the others too."""
+        self._steered = True
         if self._shown is not None:
             self._shown.go(until)
             self._move_others(until)
 
     def line(self, *, into: bool = False) -> None:
         """Let the rank run one line; the others make the call that it is in, if they are to."""
-        shown = self._shown
+        shown, self._steered = self._shown, True
         if shown is not None:
             shown.line(into=into)
             self._move_others(shown.recording.head + 1 if shown.recording is not None else 1)
@@ -147,7 +150,7 @@ class LiveRanks(RankSession):
     def switch(self, to: int | None = None) -> None:
         """Look at a member, or at the next rank: the first after the last."""
         super().switch(to)
-        shown = self._shown
+        shown, self._steered = self._shown, True
         if shown is not None and shown.seat.rank in self._heard:
             self._events.put_nowait(self._heard[shown.seat.rank])
 
@@ -203,7 +206,11 @@ class LiveRanks(RankSession):
             here = member if before is here else here
         ordered = sorted([*self.attached, member], key=lambda other: other.seat.rank)
         self.members = [*ordered]
-        self._at = ordered.index(here or member)
+        shown = here if here is not None and self._steered else ordered[0]
+        self._at = ordered.index(shown)
+        if here is not None and shown is not here:  # the ranks come in any order
+            self._mirror()
+            self._events.put_nowait(Loading(self.loading))
         member.look(self._pictures)
         if self.conditions:
             member.stop_when(self.conditions)
